@@ -1,0 +1,40 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/bash
+PYTHON ?= $(shell scripts/find-python)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup demo test lint types catalogue bench-scan clean
+.DEFAULT_GOAL := help
+
+help:            ## this list
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+$(BIN)/misstep: pyproject.toml constraints.txt
+	@scripts/find-python >/dev/null
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/misstep
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,harbor]'
+	@touch $@
+
+setup: $(BIN)/misstep ## .venv with the misstep command
+
+demo: setup      ## scan real sessions and write the HTML report
+	$(BIN)/misstep scan examples/sessions --html misstep-report.html
+	@echo
+	@echo "The report: $(CURDIR)/misstep-report.html"
+
+test: $(VENV)/.dev ## lint, types, import contract, all tests
+	scripts/test
+
+lint: $(VENV)/.dev ## ruff and the import contract
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+
+types: $(VENV)/.dev ## the type checker
+	$(BIN)/mypy
+
+clean:           ## remove what setup made
+	rm -rf $(VENV) misstep-report.html

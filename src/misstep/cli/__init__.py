@@ -1,0 +1,1 @@
+"""The `misstep` command: one file a command group."""

@@ -1,0 +1,115 @@
+"""What the scanner returns: commands as an agent wrote them, and what they do.
+
+Everything here is plain data. A `Command` is one simple command (`argv` with its redirects); a
+`Script` is every simple command of one piece of shell text in the order in which it is written,
+those inside loops, functions, substitutions and wrappers (`sudo`, `bash -c`, `ssh`, heredocs fed
+to a shell ...) included. An `Effect` says what one command does to the world.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Redirect:
+    """One redirection: `2>&1` is `Redirect(">&", 2, "1")`."""
+
+    op: str
+    """`>`, `>>`, `<`, `>&`, `<&`, `&>`, `&>>`, `<>`, `>|`, `<<`, `<<-` or `<<<`."""
+    fd: int | None
+    """The file descriptor when written, else the operator's default (0 for input, 1 for output; None for `&>`)."""
+    target: str
+    """The word after the operator, quotes removed; a heredoc's delimiter."""
+    body: str | None = None
+    """A heredoc's or here-string's text."""
+
+
+@dataclass(slots=True)
+class Command:
+    """One simple command."""
+
+    argv: list[str]
+    """The words with quotes removed. Expansions stay as written (`$HOME`, `$(date)`)."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Assignments before the command (`FLASK_APP=app.py flask run`)."""
+    redirects: list[Redirect] = field(default_factory=list)
+    stdin: str | None = None
+    """The heredoc or here-string body that reaches its standard input."""
+    background: bool = False
+    """The shell does not wait for it (`&`, of the command or of anything around it)."""
+    piped_in: bool = False
+    piped_out: bool = False
+    pipeline: int = 0
+    """Commands with the same number are one pipeline."""
+    joined_by: str = ""
+    """What stands before its pipeline: '' (first), ';', '&&', '||' or '&'."""
+    dynamic: frozenset[int] = frozenset()
+    """Positions in argv whose value is not fixed by the text: an unquoted or double-quoted expansion or substitution."""
+    globbed: frozenset[int] = frozenset()
+    """Positions in argv with an unquoted `*`, `?` or `[`."""
+    substitution: bool = False
+    """Its output becomes text of another command (`$(...)`, backticks, `<(...)`)."""
+    wrappers: tuple[str, ...] = ()
+    """What was peeled off around it, outermost first: ('sudo', 'timeout'), ('bash -c',), ('ssh',) ..."""
+    remote: bool = False
+    """It runs somewhere else: ssh, docker exec, kubectl exec ..."""
+    start: int = 0
+    """Offset in the outermost text where the command starts."""
+
+    @property
+    def name(self) -> str:
+        """The program without its folder, '' for a bare assignment or redirect."""
+        return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
+
+
+@dataclass(slots=True)
+class Script:
+    """All commands of one shell text."""
+
+    text: str
+    commands: list[Command]
+    damage: str | None = None
+    """Why the text could not be read in full (unclosed quote, nesting too deep ...), else None. Policies stay silent on damaged text."""
+
+
+@dataclass(slots=True)
+class Effect:
+    """What one command, or one tool call of an agent, does.
+
+    kind, with the fields in `info` that it carries:
+
+    ========== ==================================================================================
+    serve      starts a server, daemon, listener or VM. background: bool; own_session: 'yes' |
+               'hangup-proof only' | 'no' | 'unknown'; redirected: bool (stdin, stdout and stderr)
+    probe      talks to a service (curl, nc -z, ss -l, HTTP client code). target: str
+    database   opens a database. mutates: bool | None (None: cannot tell); engine: str
+    copy       paths = sources. dest: str
+    move       paths = sources. dest: str
+    write      replaces or creates files. append: bool; in_place: bool (sed -i, an editor tool)
+    read       reads files. to: 'tty' | 'pipe' | 'file' (where the text goes); partial: bool
+    search     grep, rg, find, ls: looks without reading a file in full
+    delete     recursive: bool
+    format     a code formatter or linter that rewrites files
+    compile    a compiler or build tool
+    test       runs tests. runner: str
+    lint       a checker that only reads (ruff check, tsc --noEmit, mypy)
+    run        runs a program or script of the user's own (./a.out, python x.py)
+    install    installs packages. manager: str; packages: tuple[str, ...]
+    kill       how: 'pid' | 'job' | 'name' | 'pattern' | 'port' | 'all'; pattern: str
+    sleep      seconds: float | None
+    vcs        changes a repository or its work tree. verb: str; destructive: bool
+    interactive waits for a person (vim, less, python with no script, ssh with no command, git rebase -i)
+    endless    never ends by itself in the foreground (tail -f, watch, top, `while true` with no exit)
+    download   fetches from a network into a file. url: str
+    mask       hides a failure: how: 'or-true' | 'discard-stderr' | 'discard-all' | 'set+e'
+    ========== ==================================================================================
+    """
+
+    kind: str
+    paths: tuple[str, ...] = ()
+    """Files as written in the command (quotes removed); globs and variables stay as written."""
+    command: Command | None = None
+    """The command that does it; None for an agent's own tool (an editor, a file reader)."""
+    info: dict[str, Any] = field(default_factory=dict)
