@@ -38,3 +38,7 @@ types: $(VENV)/.dev ## the type checker
 
 clean:           ## remove what setup made
 	rm -rf $(VENV) misstep-report.html
+
+bench-scan: setup ## CPU of a scan against atif-make + atif-scan
+	$(BIN)/python scripts/bench-scan
+
