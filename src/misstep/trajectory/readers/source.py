@@ -6,8 +6,10 @@ import importlib
 import json
 import os
 import pkgutil
+import re
+import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +19,22 @@ from ..model import Trajectory
 
 MAX_LINE = 64 << 20
 """Longest line, in bytes, that is parsed: a longer one is skipped and counted."""
+MAX_DOCUMENT = 128 << 20
+"""Largest file, in bytes, that is parsed as one JSON value."""
+HEAD = 1 << 16
+"""Bytes that are looked at to tell what a file is."""
 _SKIP_DIRS = {".git", "node_modules", "__pycache__", ".venv"}
+_BLANK = b" \t\r\n\0"
+_BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_NOT_FILES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_decode = json.JSONDecoder().raw_decode
 
 
 class Unreadable(Exception):
@@ -30,15 +47,25 @@ class Source:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.skipped: Counter[str] = Counter()
-        """What could not be used, by reason."""
+        """What could not be used, by reason. Filled while `lines`, `records` or `document` are read."""
+        self.cut = False
+        """The last line that was read is no whole JSON value: the writer died, or the file was cut there."""
 
     @cached_property
     def data(self) -> bytes:
         """The file's bytes. Raises Unreadable."""
-        try:
-            return self.path.read_bytes()
-        except OSError as error:
-            raise Unreadable(f"{self.path}: {error.strerror or error}") from error
+        return self._read(-1)
+
+    @cached_property
+    def head(self) -> list[dict[str, Any]]:
+        """The first JSON objects (up to 8) of a JSONL file, for telling its format; [] for any other file."""
+        found: list[dict[str, Any]] = []
+        if self._is_lines:
+            for _, line in self._raw_lines(64):
+                found += self._objects(line, None)
+                if len(found) >= 8:
+                    break
+        return found
 
     @cached_property
     def document(self) -> Any:
@@ -48,71 +75,148 @@ class Source:
     @cached_property
     def records(self) -> list[dict[str, Any]]:
         """The JSON objects of a JSONL file, in order; several on one line are several records. Bad lines are counted."""
-        if not self._is_lines:
-            return []
         return [r for _, r in self.numbered]
 
     @cached_property
     def numbered(self) -> list[tuple[int, dict[str, Any]]]:
         """(line number from 1, record)."""
-        found: list[tuple[int, dict[str, Any]]] = []
+        return list(self.stream())
+
+    def stream(self, skip: Callable[[bytes], bool] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(line number from 1, record) of a JSONL file, without holding it in memory.
+
+        skip tells by its bytes that a line need not be parsed; it is not asked where two objects share a line.
+        """
         if not self._is_lines:
-            return found
-        for number, line in enumerate(self.data.split(b"\n"), 1):
-            found += [(number, record) for record in self._objects(line)]
-        return found
+            return
+        self.skipped.clear()
+        for number, line in self._raw_lines():
+            if line is None:
+                self.skipped["line too long"] += 1
+                continue
+            if skip is not None and skip(line) and b"}{" not in line:
+                continue
+            for record in self._objects(line, self.skipped):
+                yield number, record
+
+    def _open(self) -> Any:
+        # A pipe or a device must never be opened: it could block for ever.
+        try:
+            mode = self.path.stat().st_mode
+            if not stat.S_ISREG(mode):
+                raise Unreadable(f"{self.path}: {_NOT_FILES.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+            return self.path.open("rb")
+        except (OSError, ValueError) as error:
+            raise Unreadable(f"{self.path}: {getattr(error, 'strerror', None) or error}") from error
+
+    def _read(self, size: int) -> bytes:
+        try:
+            with self._open() as file:
+                return file.read(size)
+        except OSError as error:
+            raise Unreadable(f"{self.path}: {error.strerror or error}") from error
+
+    def _raw_lines(self, limit: int | None = None) -> Iterator[tuple[int, bytes | None]]:
+        """(number, line) of lines that are not blank; None in place of a line that is longer than MAX_LINE."""
+        number = 0
+        try:
+            with self._open() as file:
+                while limit is None or number < limit:
+                    line = file.readline(MAX_LINE + 1)
+                    if not line:
+                        return
+                    number += 1
+                    if len(line) > MAX_LINE:
+                        rest = line
+                        while rest and not rest.endswith(b"\n"):
+                            rest = file.readline(1 << 20)
+                        yield number, None
+                        continue
+                    if number == 1 and line.startswith(_BOM):
+                        line = line[3:]
+                    line = line.strip(_BLANK)
+                    if line:
+                        yield number, line
+        except OSError as error:
+            raise Unreadable(f"{self.path}: {error.strerror or error}") from error
 
     @cached_property
-    def _text_head(self) -> str:
-        return self.data[:4096].decode("utf-8", "replace").lstrip("\ufeff \t\r\n\0")
+    def _head_bytes(self) -> bytes:
+        head = self._read(HEAD)
+        return (head[3:] if head.startswith(_BOM) else head).lstrip(_BLANK)
 
     @cached_property
     def _whole(self) -> Any:
-        if self._text_head[:1] not in ("{", "["):
+        if self._head_bytes[:1] not in (b"{", b"["):
             return None
         try:
-            return json.loads(self.data.decode("utf-8", "replace").lstrip("\ufeff"))
-        except (ValueError, RecursionError):
+            if self.path.stat().st_size > MAX_DOCUMENT:
+                self.skipped["document too large"] += 1
+                return None
+            data = self.data.strip(_BLANK)
+            value = json.loads(data.decode("utf-8-sig", "replace"))
+            return _mended(value) if _SURROGATE.search(data) else value
+        except (ValueError, RecursionError, OSError):
             return None
 
     @cached_property
     def _is_lines(self) -> bool:
         """Whether the file is a record a line. A file of one line is both; it counts as a record where it has a type."""
-        if self._text_head[:1] != "{":
+        head = self._head_bytes
+        if head[:1] == b"[":
             return False
-        first = self.data.lstrip(b"\xef\xbb\xbf \t\r\n\0").split(b"\n", 1)
-        if len(first) == 2 and first[1].strip():
-            return bool(next(iter(self._objects(first[0], count=False)), None)) or self._whole is None
-        return isinstance(self._whole, dict) and "type" in self._whole or self._whole is None
+        if head[:1] != b"{":
+            # Output of a program that printed something else first; a binary file has no such line.
+            return b"\0" not in head and b'\n{"' in head
+        lines = self._raw_lines(64)
+        _, first = next(lines, (0, None))
+        if first is None:
+            return True
+        objects = list(self._objects(first, None))
+        if len(objects) > 1:
+            return True
+        if next(lines, None) is not None:
+            return bool(objects) or self._whole is None
+        return not objects or "type" in objects[0]
 
-    def _objects(self, line: bytes, count: bool = True) -> Iterator[dict[str, Any]]:
-        line = line.strip(b" \t\r\0")
-        if not line:
-            return
-        if len(line) > MAX_LINE:
-            if count:
-                self.skipped["line too long"] += 1
-            return
+    def _objects(self, line: bytes | None, skipped: Counter[str] | None) -> list[dict[str, Any]]:
+        if line is None:
+            return []
+        self.cut = False
         try:
-            text = line.decode("utf-8")
+            text = line.decode()
         except UnicodeDecodeError:
             text = line.decode("utf-8", "replace")
-            if count:
-                self.skipped["invalid UTF-8 replaced"] += 1
-        decoder, at = json.JSONDecoder(), 0
-        while at < len(text):
+            if skipped is not None:
+                skipped["invalid UTF-8 replaced"] += 1
+        found: list[dict[str, Any]] = []
+        at, end = 0, len(text)
+        while at < end:
             try:
-                value, at = decoder.raw_decode(text, at)
+                value, at = _decode(text, at)
             except (ValueError, RecursionError) as error:
-                if count:
-                    self.skipped["nested too deep" if isinstance(error, RecursionError) else "not JSON"] += 1
-                return
+                self.cut = True
+                if skipped is not None:
+                    skipped["nested too deep" if isinstance(error, RecursionError) else "not JSON"] += 1
+                return found
             if isinstance(value, dict):
-                yield value
-            elif count:
-                self.skipped["not an object"] += 1
-            while at < len(text) and text[at] in " \t\r\0":
+                found.append(_mended(value) if _SURROGATE.search(line) else value)
+            elif skipped is not None:
+                skipped["not an object"] += 1
+            while at < end and text[at] in " \t\r\0":
                 at += 1
+        return found
+
+
+def _mended(value: Any) -> Any:
+    """The value with lone surrogates replaced, so that every text in it can be written out."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(v) for v in value]
+    if isinstance(value, dict):
+        return {_mended(k): _mended(v) for k, v in value.items()}
+    return value
 
 
 @cache
@@ -129,13 +233,24 @@ def readers() -> tuple[ModuleType, ...]:
 
 
 def reader_of(source: Source) -> ModuleType | None:
-    """The reader whose format this is, None where it is none that is known."""
-    for module in readers():
-        if source.path.is_dir():
+    """The reader whose format this is, None where it is none that is known. Raises Unreadable where it cannot be opened."""
+    if source.path.is_dir():
+        try:
             names = frozenset(os.listdir(source.path))
-            if hasattr(module, "matches_folder") and module.matches_folder(source.path, names):
-                return module
-        elif hasattr(module, "matches") and module.matches(source):
+        except OSError as error:
+            raise Unreadable(f"{source.path}: {error.strerror or error}") from error
+        return _folder_reader(source.path, names)
+    if not source._head_bytes:
+        return None
+    for module in readers():
+        if hasattr(module, "matches") and module.matches(source):
+            return module
+    return None
+
+
+def _folder_reader(path: Path, names: frozenset[str]) -> ModuleType | None:
+    for module in readers():
+        if hasattr(module, "matches_folder") and module.matches_folder(path, names):
             return module
     return None
 
@@ -145,7 +260,7 @@ def read(path: str | os.PathLike[str] | Source) -> Iterator[Trajectory]:
     source = path if isinstance(path, Source) else Source(path)
     module = reader_of(source)
     if module is None:
-        raise Unreadable(f"{source.path}: no known trajectory format")
+        raise Unreadable(f"{source.path}: {_why_not(source)}")
     found = 0
     for trajectory in module.read(source):
         found += 1
@@ -154,6 +269,20 @@ def read(path: str | os.PathLike[str] | Source) -> Iterator[Trajectory]:
     if not found:
         reason = ", ".join(source.skipped) or "no conversation in it"
         raise Unreadable(f"{source.path}: {module.FORMAT}: {reason}")
+
+
+def _why_not(source: Source) -> str:
+    if source.path.is_dir():
+        return "no known trajectory folder"
+    if not source._head_bytes:
+        return "empty"
+    if source._is_lines or source.document is not None:
+        if source._is_lines and not source.head:
+            return "no known trajectory format (no JSON object in its first lines)"
+        return "JSON, but no known trajectory format"
+    if source.skipped:
+        return ", ".join(source.skipped)
+    return "no known trajectory format"
 
 
 def units(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -166,13 +295,13 @@ def units(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
 def _units(path: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
     try:
         info = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         yield path
         return
     if (info.st_dev, info.st_ino) in seen:
         return
     seen.add((info.st_dev, info.st_ino))
-    if not path.is_dir():
+    if not stat.S_ISDIR(info.st_mode):
         yield path
         return
     try:
@@ -180,8 +309,7 @@ def _units(path: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
     except OSError:
         yield path
         return
-    kept = frozenset(names)
-    if any(hasattr(m, "matches_folder") and m.matches_folder(path, kept) for m in readers()):
+    if _folder_reader(path, frozenset(names)) is not None:
         yield path
         return
     for name in names:
