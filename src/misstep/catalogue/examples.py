@@ -19,7 +19,8 @@
 An item is one of `prompt`, `say`, `stop` (text), `compact: true`, `interrupt: true`, or a call:
 `run: <command>` (with `background`, `timeout`), `keys: <keystrokes>`, `read: <path>`, `write: <path>` with
 `text`, `edit: <path>` with `old` and `new`, `search: <words>`, `tool: <name>` with `arguments`. A call takes
-`output`, `exit`, `failed`, `fault`, `truncated`, `running`, `shared`; `result: false` means that none was recorded.
+`output`, `exit`, `failed`, `fault`, `truncated`, `running`, `shared`, `timed_out`; `result: false` means that none
+was recorded.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _events(item: dict[str, Any], at: int, number: int, name: str) -> list[Event
         code = item.get("exit")
         failed = item.get("failed", None if code is None else code != 0)
         result = Result(str(item.get("output", "")), code, failed, item.get("fault"))
-        for key in ("truncated", "running", "shared"):
+        for key in ("truncated", "running", "shared", "timed_out"):
             setattr(result, key, bool(item.get(key, False)))
         made.append(After(at + 1, number, call, result))
     return made

@@ -77,6 +77,8 @@ class Result:
     """One observation for a whole batch of calls: it cannot be split between them."""
     running: bool = False
     """The command was still running when the harness returned."""
+    timed_out: bool = False
+    """The harness ended it at its time limit (and said so)."""
     seconds: float | None = None
 
 

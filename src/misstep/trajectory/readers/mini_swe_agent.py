@@ -294,7 +294,7 @@ def observation(content: str, extra: dict[str, Any] | None = None) -> Result | N
             output = whole.group(1) if whole else content[tag.end() :].lstrip("\n")
     elif content.startswith("The last command <command>"):
         whole = _OUTPUT.search(content)
-        return Result(whole.group(1) if whole else content, failed=True)
+        return Result(whole.group(1) if whole else content, failed=True, timed_out=True)
     elif code is None:
         return None
     if code == -1:
@@ -302,5 +302,5 @@ def observation(content: str, extra: dict[str, Any] | None = None) -> Result | N
             return Result(output, fault="never-ran", truncated=truncated)
         if exception and not _TIMED_OUT.search(exception):
             return Result(output or exception, fault="harness", truncated=truncated)
-        return Result(output, failed=True, truncated=truncated)
+        return Result(output, failed=True, truncated=truncated, timed_out=True)
     return Result(output, code, None if code is None else code != 0, truncated=truncated)
