@@ -1,4 +1,4 @@
-"""What several readers need: times, exit codes, tool kinds, and which texts are the harness's own."""
+"""What several readers need: times, shell texts, exit codes, and which texts are the harness's own."""
 
 from __future__ import annotations
 
@@ -7,70 +7,6 @@ import shlex
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
-
-KINDS = {
-    # shell
-    "Bash": "shell",
-    "PowerShell": "shell",
-    "bash": "shell",
-    "shell": "shell",
-    "local_shell": "shell",
-    "local_shell_call": "shell",
-    "container.exec": "shell",
-    "exec_command": "shell",
-    "shell_command": "shell",
-    "run_shell_command": "shell",
-    "execute_bash": "shell",
-    "execute_command": "shell",
-    "run": "shell",
-    # keystrokes to a terminal
-    "bash_command": "keys",
-    "write_stdin": "keys",
-    # read
-    "Read": "read",
-    "read": "read",
-    "read_file": "read",
-    "NotebookRead": "read",
-    "view": "read",
-    "view_image": "read",
-    "read_many_files": "read",
-    # write
-    "Write": "write",
-    "write": "write",
-    "write_file": "write",
-    "create": "write",
-    # edit
-    "Edit": "edit",
-    "MultiEdit": "edit",
-    "NotebookEdit": "edit",
-    "edit": "edit",
-    "multiedit": "edit",
-    "replace": "edit",
-    "apply_patch": "edit",
-    "patch": "edit",
-    # search
-    "Grep": "search",
-    "Glob": "search",
-    "LS": "search",
-    "grep": "search",
-    "glob": "search",
-    "list": "search",
-    "ls": "search",
-    "grep_search": "search",
-    "search_file_content": "search",
-    "list_directory": "search",
-    "rg": "search",
-    # end of the task
-    "finish": "finish",
-    "submit": "finish",
-    "mark_task_complete": "finish",
-}
-"""The kind of a tool by its name, for all agents; a reader may know better for its own."""
-
-
-def kind_of(tool: str) -> str:
-    """The kind of a tool by its name: 'other' where the name is not known."""
-    return KINDS.get(tool, "other")
 
 
 def time_of(value: Any) -> float | None:
@@ -100,16 +36,6 @@ def time_of(value: Any) -> float | None:
         return moment.timestamp()
     except (OverflowError, ValueError):
         return None
-
-
-def number(value: Any) -> float | None:
-    """A JSON number, or None (a bool is none)."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def integer(value: Any) -> int | None:
-    """A JSON integer (an exit code), or None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def text_of(content: Any) -> str:
