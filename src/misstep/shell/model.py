@@ -57,11 +57,30 @@ class Command:
     """It runs somewhere else: ssh, docker exec, kubectl exec ..."""
     start: int = 0
     """Offset in the outermost text where the command starts."""
+    around: list[Redirect] = field(default_factory=list)
+    """Redirections of the loops, groups and `bash -c` around it, innermost first (`{ a; b; } > log`, `done < in.txt`)."""
 
     @property
     def name(self) -> str:
         """The program without its folder, '' for a bare assignment or redirect."""
         return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
+
+
+@dataclass(slots=True)
+class Block:
+    """A compound command, a function or a substitution, as the range `commands[first:last]` of its script."""
+
+    kind: str
+    """'subshell' | 'group' | 'if' | 'for' | 'select' | 'while' | 'until' | 'case' | 'function' | 'substitution' |
+    'shell' (a text that `bash -c`, ssh, a heredoc ... hands to another shell)."""
+    first: int
+    last: int
+    body: int = 0
+    """Index of the first command after `do`: `commands[first:body]` is the condition of a while or until."""
+    name: str = ""
+    """The function's name, or the variable of a for or select."""
+    words: tuple[str, ...] = ()
+    """What a for or select runs over, as written with quotes removed (`*.png`)."""
 
 
 @dataclass(slots=True)
@@ -72,6 +91,8 @@ class Script:
     commands: list[Command]
     damage: str | None = None
     """Why the text could not be read in full (unclosed quote, nesting too deep ...), else None. Policies stay silent on damaged text."""
+    blocks: list[Block] = field(default_factory=list)
+    """Its compound commands, inner ones before those around them."""
 
 
 @dataclass(slots=True)

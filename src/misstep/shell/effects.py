@@ -1,0 +1,5 @@
+from .model import Effect, Script
+
+
+def effects_of(script: Script) -> list[Effect]:
+    return []
