@@ -1,1 +1,1 @@
-"""From sessions on disk to a profile of missteps: discovery, the derived index, workers, shards and sums."""
+"""From recorded sessions to counts: find them, judge them, keep one small record of each, add them up."""

@@ -1,0 +1,201 @@
+"""A scan: find the units, read what is not known yet, filter, and gather the records."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import misstep
+
+from .index import Index
+from .read import Found, encode, read_all
+from .result import SCHEMA, BadInput, Header, Result
+from .units import State, Unit, find, state_of
+
+Watch = Callable[[int, int], None]
+"""Told (units done, units in all) as a scan goes on."""
+
+
+@dataclass
+class Options:
+    """What to scan and what to keep of it."""
+
+    paths: list[str]
+    workers: int = 0
+    """Processes; 0: one a core."""
+    shard: tuple[int, int] | None = None
+    since: float | None = None
+    """Keep trajectories that ended at or after this time, seconds since the epoch."""
+    agents: tuple[str, ...] = ()
+    missteps: tuple[str, ...] = ()
+    """Judge by these alone, previews among them. Empty: all stable ones."""
+    preview: bool = False
+    strict: bool = False
+    """Raise what a reader or a detector raises."""
+    filters: dict[str, Any] = field(default_factory=dict)
+    """The filters as they were asked for, kept in the header."""
+
+
+def describe_catalogue() -> dict[str, Any]:
+    """What a result must know of each misstep, by id."""
+    from misstep.catalogue import missteps
+
+    return {
+        m.id: {
+            "name": m.name,
+            "status": m.status,
+            "scoped": m.scoped,
+            "policies": {p.id: {"at": p.at, "action": p.action} for p in m.policies},
+        }
+        for m in missteps()
+        if m.status != "retired"
+    }
+
+
+def known_missteps(index: Index | None) -> dict[str, Any]:
+    """The same, from the index where it is known there: loading every detector takes as long as a second scan."""
+    known = index.info() if index is not None else None
+    if known is None:
+        known = describe_catalogue()
+        if index is not None:
+            index.keep_info(known)
+    return known
+
+
+def choose(known: dict[str, Any], wanted: Iterable[str], preview: bool) -> dict[str, Any]:
+    """The missteps to count. Raises BadInput for an id that does not exist."""
+    wanted = list(wanted)
+    for name in wanted:
+        if name not in known:
+            raise BadInput(f"no misstep {name!r}{_nearest(name, known)}")
+    if wanted:
+        return {name: known[name] for name in sorted(set(wanted))}
+    return {name: m for name, m in known.items() if preview or m["status"] == "stable"}
+
+
+def _nearest(id: str, known: Iterable[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(id, list(known), 1, 0.5)
+    return f": did you mean {close[0]!r}?" if close else " (`misstep catalogue` lists them)"
+
+
+def scan(options: Options, index: Index | None = None, watch: Watch | None = None) -> Result:
+    """Read all units below the paths. Raises BadInput for what the request gets wrong, never for what a file holds."""
+    for path in options.paths:
+        if not os.path.lexists(path):
+            raise BadInput(f"{path}: no such file or folder")
+    chosen = choose(known_missteps(index), options.missteps, options.preview)
+    result = Result(_header(options, chosen))
+    units = list(find(options.paths, options.shard))
+    result.units = len(units)
+    for done, (unit, found) in enumerate(_found(units, options, index), 1):
+        for record in _filled(unit, found):
+            _take(result, record, options, chosen)
+        if watch is not None:
+            watch(done, len(units))
+    return result
+
+
+def _header(options: Options, chosen: dict[str, Any]) -> Header:
+    return {
+        "kind": "header",
+        "schema": SCHEMA,
+        "misstep": misstep.__version__,
+        "missteps": chosen,
+        "filters": options.filters,
+        "shard": list(options.shard) if options.shard else None,
+    }
+
+
+def _found(units: list[Unit], options: Options, index: Index | None) -> Iterator[tuple[Unit, Found]]:
+    """What each unit gave: from the index where it is known there, else read now."""
+    if index is None:
+        yield from read_all([(u, _size(u.path)) for u in units], options.workers or _cores(), options.strict)
+        return
+    unknown: list[tuple[Unit, int]] = []
+    states: dict[str, State | None] = {}
+    for unit in units:
+        state = state_of(unit.path)
+        kept = index.get(unit.path, state)
+        if kept is not None:
+            yield unit, json.loads(kept)
+        else:
+            unknown.append((unit, state.size if state else 0))
+            states[unit.path] = state
+    for unit, found in read_all(unknown, options.workers or _cores(), options.strict):
+        # A file that grew while it was read is not what its state says: it is read again next time.
+        if state_of(unit.path) == states[unit.path] and _lasting(found):
+            index.put(
+                unit.path,
+                states[unit.path],
+                encode(found),
+                [(r["id"], r["n"], r["length"]) for r in found["records"]],
+            )
+        yield unit, found
+    index.flush()
+
+
+def _lasting(found: Found) -> bool:
+    """Whether reading it again would give the same: a permission or the memory may be there next time."""
+    reason = found["reason"] or ""
+    return bool(found["records"]) or not ("ermission" in reason or "memory" in reason)
+
+
+def _size(path: str) -> int:
+    state = state_of(path)
+    return state.size if state else 0
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _filled(unit: Unit, found: Found) -> Iterator[dict[str, Any]]:
+    """The records of a unit with their full paths, and one for what could not be read."""
+    for record in found["records"]:
+        below = record["path"]
+        # Paths are texts here: they are shown and written as they were given.
+        record["path"] = f"{unit.path}{os.sep}{below}" if below and not os.path.isabs(below) else below or unit.path  # noqa: PTH117
+        yield record
+    if found["reason"]:
+        yield {"kind": "skipped", "path": unit.path, "reason": found["reason"], "partial": bool(found["records"])}
+
+
+def _take(result: Result, record: dict[str, Any], options: Options, chosen: dict[str, Any]) -> None:
+    if record["kind"] == "trajectory":
+        if options.agents and record["agent"] not in options.agents:
+            result.filtered["agent"] += 1
+            return
+        if options.since is not None:
+            if record["ended"] is None:
+                result.filtered["time not recorded"] += 1
+                return
+            if record["ended"] < options.since:
+                result.filtered["since"] += 1
+                return
+        only(record, chosen)
+    result.add(record)
+
+
+def only(record: dict[str, Any], chosen: Iterable[str]) -> None:
+    """Leave in a record only what concerns the chosen missteps."""
+    from .around import around
+
+    keep = set(chosen)
+    if all(one in keep for name in ("missteps", "scope", "errors") for one in record[name]) and all(
+        f["misstep"] in keep for f in record["firings"]
+    ):
+        return
+    for name in ("missteps", "scope", "errors"):
+        record[name] = {one: value for one, value in record[name].items() if one in keep}
+    record["firings"] = [f for f in record["firings"] if f["misstep"] in keep]
+    record["occurrences"] = [o for o in record["occurrences"] if o["misstep"] in keep]
+    steps = {str(n) for o in record["occurrences"] for n in around(o, record["length"])}
+    record["context"] = {n: view for n, view in record["context"].items() if n in steps}

@@ -1,0 +1,86 @@
+"""Where the known agents keep their sessions on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder in which an agent keeps sessions."""
+
+    agent: str
+    """The agent's name for a person."""
+    path: Path
+
+
+def places(home: Path | None = None, environ: Mapping[str, str] | None = None, here: Path | None = None) -> list[Place]:
+    """The places that exist, in a fixed order, each folder once. A place that cannot be looked into is left out."""
+    home = Path.home() if home is None else home
+    environ = os.environ if environ is None else environ
+    here = Path.cwd() if here is None else here
+    found: list[Place] = []
+    seen: set[tuple[int, int]] = set()
+    for agent, path in _candidates(home, environ, here):
+        try:
+            info = path.stat()
+        except (OSError, ValueError):
+            continue
+        if (info.st_dev, info.st_ino) not in seen:
+            seen.add((info.st_dev, info.st_ino))
+            found.append(Place(agent, path))
+    return found
+
+
+def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[tuple[str, Path]]:
+    def under(variable: str, *default: str) -> list[Path]:
+        """The folders a variable names (several are separated by commas), or the default below the home folder."""
+        named = [Path(part.strip()).expanduser() for part in environ.get(variable, "").split(",") if part.strip()]
+        return named or [home.joinpath(*default)]
+
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    if sys.platform == "darwin":
+        config_mini = home / "Library" / "Application Support" / "mini-swe-agent"
+    else:
+        config_mini = config / "mini-swe-agent"
+
+    for root in under("CLAUDE_CONFIG_DIR", ".claude"):
+        yield "Claude Code", root / "projects"
+    if not environ.get("CLAUDE_CONFIG_DIR"):
+        yield "Claude Code", config / "claude" / "projects"
+    for root in under("CODEX_HOME", ".codex"):
+        yield "Codex", root / "sessions"
+        yield "Codex", root / "archived_sessions"
+    for root in under("GEMINI_CLI_HOME", ".gemini"):
+        root = root if root.name == ".gemini" else root / ".gemini"
+        yield from (("Gemini CLI", path) for path in _glob(root / "tmp", "chats"))
+    for root in under("QWEN_HOME", ".qwen"):
+        yield from (("Qwen Code", path) for path in _glob(root / "projects", "chats"))
+        yield from (("Qwen Code", path) for path in _glob(root / "tmp", "chats"))
+    for root in under("COPILOT_HOME", ".copilot"):
+        yield "Copilot CLI", root / "session-state"
+        yield "Copilot CLI", root / "history-session-state"
+    yield "OpenCode", data / "opencode" / "storage"
+    yield "OpenCode", data / "opencode" / "export"
+    for root in under("OPENHANDS_STATE_DIR", ".openhands"):
+        yield "OpenHands", root / "sessions"
+        yield "OpenHands", root / "conversations"
+    mini = environ.get("MSWEA_GLOBAL_CONFIG_DIR")
+    for name in ("last_mini_run.traj.json", "trajectories"):
+        yield "mini-swe-agent", (Path(mini).expanduser() if mini else config_mini) / name
+    yield "Harbor", here / "jobs"
+    yield "SWE-agent", here / "trajectories"
+    yield "Terminal-Bench", here / "runs"
+
+
+def _glob(root: Path, name: str) -> list[Path]:
+    """`root/*/name`, sorted; empty where the folder cannot be listed."""
+    try:
+        return [root / entry / name for entry in sorted(os.listdir(root)) if (root / entry / name).is_dir()]
+    except OSError:
+        return []

@@ -1,0 +1,246 @@
+"""The sums of a scan: which missteps, how often, in what share of sessions, by agent, with what outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+EXAMPLES = 3
+
+
+@dataclass
+class Tally:
+    """One misstep over all sessions that count."""
+
+    id: str
+    info: dict[str, Any]
+    sessions: int = 0
+    """Sessions with at least one occurrence."""
+    occurrences: int = 0
+    right: int = 0
+    """Opportunities at which the step was right."""
+    unknown: int = 0
+    """Opportunities at which the record cannot tell."""
+    judged: int = 0
+    """Sessions with at least one opportunity, of any verdict."""
+    in_scope: int = 0
+    """Scoped missteps: sessions whose task is in scope."""
+    shown: int = 0
+    """Scoped missteps: sessions in scope in which the right behaviour was shown."""
+    agents: dict[str, Counter[str]] = field(default_factory=dict)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    tasks: dict[str, tuple[list[bool], list[bool]]] = field(default_factory=dict)
+    """Outcomes of the attempts at each task (with the misstep, without it)."""
+
+
+@dataclass
+class Summary:
+    """Everything that is counted. Fed with the records in their order."""
+
+    known: dict[str, Any]
+    """The missteps that are counted, from the header."""
+    sessions: int = 0
+    subagents: int = 0
+    """How many of the sessions are a sub-agent's."""
+    steps: int = 0
+    calls: int = 0
+    affected: int = 0
+    """Sessions with any occurrence."""
+    first: float | None = None
+    last: float | None = None
+    agents: Counter[str] = field(default_factory=Counter)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    copies: int = 0
+    empty: int = 0
+    """Trajectories without a step of an agent."""
+    faults: Counter[str] = field(default_factory=Counter)
+    """Attempts that say nothing about the agent, by why."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    """Units that gave nothing, by reason."""
+    partial: Counter[str] = field(default_factory=Counter)
+    """Units that were read in part, by reason."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Records within sessions that could not be used, by reason."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Detectors that failed, by misstep."""
+    units: int = 0
+    filtered: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tallies = {id_: Tally(id_, info) for id_, info in self.known.items()}
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Count one record."""
+        if record["kind"] == "skipped":
+            (self.partial if record.get("partial") else self.unread)[record["reason"]] += 1
+            return
+        if not self.counts(record):
+            return
+        self.sessions += 1
+        self.subagents += bool(record["parent"])
+        self.steps += record["steps"]
+        self.calls += record["calls"]
+        self.agents[record["agent"]] += 1
+        self.skipped.update(record["skipped"])
+        self.errors.update(record["errors"].keys())
+        if record["started"] is not None:
+            self.first = record["started"] if self.first is None else min(self.first, record["started"])
+        if record["ended"] is not None:
+            self.last = record["ended"] if self.last is None else max(self.last, record["ended"])
+        passed = (record["outcome"] or {}).get("passed")
+        if record["outcome"]:
+            self.outcomes["passed" if passed else "failed" if passed is False else "not recorded"] += 1
+        self.affected += any(wrong for _, wrong, _ in record["missteps"].values())
+        for id_, tally in self.tallies.items():
+            self._tally(tally, record, record["missteps"].get(id_), passed)
+        for firing in record["firings"]:
+            policy = self.policies.setdefault(
+                firing["policy"], {"misstep": firing["misstep"], "action": firing["action"], "times": 0, "sessions": 0}
+            )
+            policy["times"] += 1
+        for name in {f["policy"] for f in record["firings"]}:
+            self.policies[name]["sessions"] += 1
+
+    def counts(self, record: dict[str, Any]) -> bool:
+        """Whether a trajectory counts; why it does not is counted."""
+        fault = (record["outcome"] or {}).get("fault")
+        if "copy_of" in record:
+            self.copies += 1
+        elif fault:
+            self.faults[fault] += 1
+        elif not record["steps"]:
+            self.empty += 1
+        else:
+            return True
+        return False
+
+    def _tally(self, tally: Tally, record: dict[str, Any], count: list[int] | None, passed: bool | None) -> None:
+        agent = tally.agents.setdefault(record["agent"], Counter())
+        agent["sessions"] += 1
+        if tally.id in record["scope"]:
+            tally.in_scope += 1
+            agent["in_scope"] += 1
+            tally.shown += record["scope"][tally.id] is True
+        right, wrong, unknown = count or (0, 0, 0)
+        if count:
+            tally.judged += 1
+            tally.right += right
+            tally.occurrences += wrong
+            tally.unknown += unknown
+        if wrong:
+            tally.sessions += 1
+            agent["with"] += 1
+            agent["occurrences"] += wrong
+            if len(tally.examples) < EXAMPLES:
+                first = next((o for o in record["occurrences"] if o["misstep"] == tally.id), None)
+                if first is not None:
+                    tally.examples.append({"session": record["ref"], "path": record["path"], **_example(first)})
+        # Outcomes of attempts that cannot tell whether they hold the misstep say nothing about it.
+        if passed is not None and record["outcome"]["task"] and (wrong or not unknown):
+            tally.tasks.setdefault(record["outcome"]["task"], ([], []))[0 if wrong else 1].append(passed)
+
+    def sorted(self) -> list[Tally]:
+        """The tallies by share of sessions, then by number."""
+        return sorted(self.tallies.values(), key=lambda t: (-t.sessions, -t.occurrences, t.id))
+
+    def outcome(self, tally: Tally) -> dict[str, Any]:
+        """How attempts with the misstep ended against attempts at the same tasks without it, or why that is not available."""
+        sides = [[o for pair in tally.tasks.values() for o in pair[side]] for side in (0, 1)]
+        found: dict[str, Any] = {
+            "with": [sum(sides[0]), len(sides[0])],
+            "without": [sum(sides[1]), len(sides[1])],
+            "available": False,
+        }
+        if not tally.tasks:
+            return {**found, "reason": "no outcomes recorded" if not self.outcomes else "no judged attempts at named tasks"}
+        if not sides[0]:
+            return {**found, "reason": "no attempt with it has an outcome"}
+        if not any(w and wo for w, wo in tally.tasks.values()):
+            return {**found, "reason": "no task was attempted both with and without it"}
+        from misstep.stats.paired import association
+
+        known = association((w, wo) for _, (w, wo) in sorted(tally.tasks.items()))
+        effect = known.effect
+        if effect is None:
+            return {**found, "reason": "no task was attempted both with and without it"}
+        return {
+            **found,
+            "available": True,
+            "tasks": known.both,
+            "only_with": known.only_with,
+            "only_without": known.only_without,
+            "difference": round(effect.mean, 6),
+            "low": round(effect.interval.low, 6),
+            "high": round(effect.interval.high, 6),
+            "level": effect.interval.level,
+            "p": round(known.p_within if known.p_within is not None else effect.p, 6),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as JSON values, in a fixed order."""
+        return {
+            "sessions": self.sessions,
+            "subagents": self.subagents,
+            "affected": self.affected,
+            "steps": self.steps,
+            "calls": self.calls,
+            "first": self.first,
+            "last": self.last,
+            "agents": dict(sorted(self.agents.items())),
+            "outcomes": dict(sorted(self.outcomes.items())),
+            "missteps": [self._tally_json(t) for t in self.sorted()],
+            "policies": dict(sorted(self.policies.items())),
+            "not_counted": {
+                "copies": self.copies,
+                "without_steps": self.empty,
+                "faults": dict(sorted(self.faults.items())),
+                "unread": dict(sorted(self.unread.items())),
+                "partly_read": dict(sorted(self.partial.items())),
+                "records": dict(sorted(self.skipped.items())),
+                "detector_errors": dict(sorted(self.errors.items())),
+            },
+        }
+
+    def _tally_json(self, tally: Tally) -> dict[str, Any]:
+        base = tally.in_scope if tally.info["scoped"] else self.sessions
+        decided = tally.right + tally.occurrences
+        shown: dict[str, Any] = {
+            "id": tally.id,
+            "name": tally.info["name"],
+            "status": tally.info["status"],
+            "sessions": tally.sessions,
+            "of_sessions": base,
+            "share": share(tally.sessions, base),
+            "occurrences": tally.occurrences,
+            "per_step": share(tally.occurrences, self.steps),
+            "per_opportunity": share(tally.occurrences, decided),
+            "right": tally.right,
+            "unknown": tally.unknown,
+            "agents": {name: dict(sorted(c.items())) for name, c in sorted(tally.agents.items())},
+            "outcome": self.outcome(tally),
+            "examples": tally.examples,
+        }
+        if tally.info["scoped"]:
+            shown["right_behaviour_shown"] = tally.shown
+        return shown
+
+
+def _example(occurrence: dict[str, Any]) -> dict[str, Any]:
+    return {name: occurrence[name] for name in ("step", "event", "why", "command")}
+
+
+def share(part: int, whole: int) -> float | None:
+    """part / whole, or None where there is nothing to share."""
+    return round(part / whole, 6) if whole else None
+
+
+def summarise(records: Iterable[dict[str, Any]], known: dict[str, Any]) -> Summary:
+    """The summary of records."""
+    summary = Summary(known)
+    for record in records:
+        summary.add(record)
+    return summary
