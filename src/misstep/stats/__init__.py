@@ -1,1 +1,58 @@
-"""Exact paired inference over tasks. Imports nothing else of ours."""
+"""Exact paired inference, pass@k, rates and power. Tasks are the unit; attempts of one task are never independent units.
+
+Imports nothing else of misstep, and numpy only inside the few functions that need it. See docs/statistics.md.
+"""
+
+from misstep.stats.exact import TooLargeError
+from misstep.stats.monitor import Monitor
+from misstep.stats.multiple import holm
+from misstep.stats.paired import (
+    Association,
+    Effect,
+    Interaction,
+    Interval,
+    Suite,
+    association,
+    attainable_note,
+    attainable_p,
+    compare,
+    from_transitions,
+    interaction,
+    mean_interval,
+    paired,
+    sign_flip_p,
+)
+from misstep.stats.passk import mean_pass_at_k, mean_pass_hat_k, pass_at_k, pass_hat_k
+from misstep.stats.power import Power, past_rates, power
+from misstep.stats.rates import Agreement, clopper_pearson, cohen_kappa, wilson
+
+__all__ = [
+    "Agreement",
+    "Association",
+    "Effect",
+    "Interaction",
+    "Interval",
+    "Monitor",
+    "Power",
+    "Suite",
+    "TooLargeError",
+    "association",
+    "attainable_note",
+    "attainable_p",
+    "clopper_pearson",
+    "cohen_kappa",
+    "compare",
+    "from_transitions",
+    "holm",
+    "interaction",
+    "mean_interval",
+    "mean_pass_at_k",
+    "mean_pass_hat_k",
+    "paired",
+    "pass_at_k",
+    "pass_hat_k",
+    "past_rates",
+    "power",
+    "sign_flip_p",
+    "wilson",
+]

@@ -79,7 +79,7 @@ def _fraction(value: Any, index: int, denominator: int | None) -> Fraction:
     if denominator is not None:
         near = Fraction(round(value * denominator), denominator)
     elif isinstance(value, Rational):
-        return Fraction(value.numerator, value.denominator)
+        return Fraction(int(value.numerator), int(value.denominator))
     else:
         near = Fraction(float(value)).limit_denominator(MAX_DENOMINATOR)
     exact = near == value if isinstance(value, Rational) else abs(float(near) - value) <= 1e-9

@@ -1,0 +1,130 @@
+"""Power before spending: the chance that a panel of this size gets a sign-flip p at or below the level.
+
+Panels are drawn in batches; the p of every drawn panel is exact, so the only error is that of counting `panels` of them.
+Model: each task has a baseline pass rate, the effect is one common shift of all rates on the logit scale (so that hard tasks
+stay hard and easy tasks have little left to gain), attempts of a task are independent given its two rates.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Power(NamedTuple):
+    """power: the share of panels with p <= level; error: its standard error; the rest: what was asked for."""
+
+    power: float
+    error: float
+    tasks: int
+    attempts: int
+    effect: float
+    level: float
+
+
+def power(
+    effect: float,
+    tasks: int,
+    attempts: int,
+    rates: Sequence[float] | None = None,
+    *,
+    mean: float = 0.65,
+    concentration: float = 3.0,
+    level: float = 0.05,
+    panels: int = 4000,
+    seed: int = 0,
+) -> Power:
+    """Power to find `effect`, a mean difference of pass rates (0.08 is 8 points).
+
+    rates: baseline pass rates of past tasks (see `past_rates`). With exactly `tasks` of them each panel has these very tasks;
+    otherwise each panel draws its tasks from them. Without rates, tasks are drawn from a Beta law with this mean and
+    concentration. Rates of exactly 0 or 1 do not move.
+    Raises ValueError for impossible numbers, or an effect that these rates leave no room for.
+    """
+    import numpy as np
+
+    if tasks < 1 or attempts < 1 or panels < 1:
+        raise ValueError(f"tasks, attempts and panels are at least 1, not {tasks}, {attempts}, {panels}")
+    if not 0 < mean < 1 or concentration <= 0:
+        raise ValueError(
+            f"a Beta law needs a mean between 0 and 1 and a concentration above 0, not {mean}, {concentration}"
+        )
+    if rates is not None and (not len(rates) or not all(0.0 <= r <= 1.0 for r in rates)):
+        raise ValueError("baseline rates are between 0 and 1, and at least one")
+    rng = np.random.default_rng(seed)
+    fixed = None if rates is None else np.asarray(rates, dtype=float)
+    beta = mean * concentration, (1 - mean) * concentration
+    shift = _shift(rng.beta(*beta, 200_000) if fixed is None else fixed, effect)
+    found = done = 0
+    while done < panels:
+        shape = (min(panels - done, max(1, (1 << 20) // tasks)), tasks)
+        if fixed is None:
+            before = rng.beta(*beta, shape)
+        elif len(fixed) == tasks:
+            before = np.broadcast_to(fixed, shape)
+        else:
+            before = rng.choice(fixed, shape)
+        passed = rng.binomial(attempts, before)
+        differences = rng.binomial(attempts, _moved(before, shift)) - passed
+        found += int((batch_sign_flip_p(differences, attempts) <= level).sum())
+        done += shape[0]
+    share = found / panels
+    return Power(share, sqrt(share * (1 - share) / panels), tasks, attempts, effect, level)
+
+
+def past_rates(counts: Sequence[tuple[int, int]]) -> list[float]:
+    """Baseline rates from (passed, attempts) of past tasks, drawn half an attempt towards one half: 0 of 2 is not a rate of 0."""
+    return [(passed + 0.5) / (attempts + 1) for passed, attempts in counts]
+
+
+def batch_sign_flip_p(differences: Any, bound: int) -> Any:
+    """Two-sided sign-flip p of many panels at once: an integer array (panels, tasks) within [-bound, bound] -> array (panels,).
+
+    Panels with equal numbers of each size and equal |sum| share one p; each is read off a discrete Fourier transform of the law
+    of the sum, to within 1e-12.
+    """
+    import numpy as np
+
+    sizes = np.abs(differences)
+    key = np.stack([*((sizes == s).sum(1) for s in range(1, bound + 1)), np.abs(differences.sum(1))], 1)
+    panels, index = np.unique(key, axis=0, return_inverse=True)
+    totals = panels[:, :-1] @ np.arange(1, bound + 1)
+    points = int(totals.max()) + 1
+    angle = 2 * np.pi * np.arange(points // 2 + 1) / points
+    one = [(1 + np.exp(-1j * s * angle)) / 2 for s in range(1, bound + 1)]
+    ps = np.empty(len(panels))
+    chunk = max(1, (1 << 20) // points)
+    for start in range(0, len(panels), chunk):
+        part = panels[start : start + chunk]
+        # The law of the sum of the sizes that keep a plus sign; |sum| >= observed is two equal tails of it.
+        law = np.fft.irfft(np.prod([c ** part[:, s, None] for s, c in enumerate(one)], 0), points)
+        above = np.cumsum(law[:, ::-1], 1)[:, ::-1]
+        observed = (totals[start : start + chunk] + part[:, -1]) // 2
+        ps[start : start + chunk] = 2 * above[np.arange(len(part)), observed]
+    return np.clip(ps, 0.0, 1.0)[index.ravel()]
+
+
+def _moved(rates: Any, shift: float) -> Any:
+    from math import exp
+
+    # The logistic of logit(rate) + shift, without a logit that is infinite at 0 and 1.
+    factor = exp(shift)
+    return rates * factor / (rates * factor + (1.0 - rates))
+
+
+def _shift(rates: Any, effect: float) -> float:
+    """The common shift on the logit scale that moves the mean rate by `effect`."""
+    low, high = -30.0, 30.0
+    base = float(rates.mean())
+    if not float(_moved(rates, low).mean()) - base <= effect <= float(_moved(rates, high).mean()) - base:
+        raise ValueError(f"a mean rate of {base:.3f} leaves no room for an effect of {effect:+g}")
+    for _ in range(60):
+        middle = (low + high) / 2
+        if float(_moved(rates, middle).mean()) - base < effect:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
