@@ -19,11 +19,11 @@ from misstep.stats.paired import (
     from_transitions,
     interaction,
     mean_interval,
-    paired,
+    paired_effect,
     sign_flip_p,
 )
 from misstep.stats.passk import mean_pass_at_k, mean_pass_hat_k, pass_at_k, pass_hat_k
-from misstep.stats.power import Power, past_rates, power
+from misstep.stats.planning import Power, past_rates, power
 from misstep.stats.rates import Agreement, clopper_pearson, cohen_kappa, wilson
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
     "mean_interval",
     "mean_pass_at_k",
     "mean_pass_hat_k",
-    "paired",
+    "paired_effect",
     "pass_at_k",
     "pass_hat_k",
     "past_rates",

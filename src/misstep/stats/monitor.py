@@ -14,7 +14,7 @@ class Monitor:
 
     >>> monitor = Monitor()
     >>> [round(monitor.update(d), 2) for d in (0.5, 0.5, 1, 0, 1)]
-    [1.0, 1.08, 1.43, 1.43, 2.17]
+    [1.0, 1.06, 1.28, 1.28, 1.76]
     """
 
     def __init__(self) -> None:

@@ -129,7 +129,7 @@ def _tail(level: float) -> int:
     return round((1 - level) / 2 * _TAIL)
 
 
-def paired(differences: Iterable[Any], denominator: int | None = None, level: float = 0.95) -> Effect:
+def paired_effect(differences: Iterable[Any], denominator: int | None = None, level: float = 0.95) -> Effect:
     """The contrast of two conditions from one difference per task (a mean of attempts in one less the mean in the other).
 
     differences: ints, Fractions, or floats that are multiples of 1/denominator (of a small fraction where none is given).
@@ -216,7 +216,7 @@ def compare(baseline: Sequence[Count], other: Sequence[Count], level: float = 0.
             raise ValueError(f"{passed} of {attempts} attempts passed: impossible, or a task without attempts")
     common = lcm(*{attempts for _, attempts in (*baseline, *other)})
     scaled = [q * (common // m) - p * (common // n) for (p, n), (q, m) in zip(baseline, other, strict=True)]
-    effect = paired(scaled, level=level)
+    effect = paired_effect(scaled, level=level)
     effect = effect._replace(
         mean=effect.mean / common,
         interval=effect.interval._replace(
