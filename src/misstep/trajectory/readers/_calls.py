@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any
 
 from ..model import Call
-from ._fields import listing, number, objects, parsed, string
+from ._common import shell_text
+from ._fields import number, objects, parsed, string
 
 KINDS = {
     "shell": "bash shell shell_command exec_command local_shell local_shell_call container.exec run_shell_command execute_bash "
@@ -39,27 +39,15 @@ def kind_of(tool: str, arguments: dict[str, Any]) -> str:
         return _EDITOR_VERBS[arguments["command"]]
     if kind == "keys" and name == "bash_command" and "keystrokes" not in arguments:
         return "shell"
-    if kind == "shell" and not shell_text(arguments):
+    if kind == "shell" and not command_of(arguments):
         return "other"
     return kind
 
 
-def shell_text(arguments: dict[str, Any]) -> str:
-    """The shell text of a call: `bash -lc TEXT` given as a list is its TEXT, another list is quoted."""
-    for key in _COMMAND_KEYS:
-        value = arguments.get(key)
-        if isinstance(value, str):
-            return value
-        words = [word for word in listing(value) if isinstance(word, str)]
-        if (
-            len(words) == 3
-            and words[0].rsplit("/", 1)[-1] in ("bash", "sh", "zsh")
-            and words[1] in ("-lc", "-c", "-ic")
-        ):
-            return words[2]
-        if words:
-            return shlex.join(words)
-    return ""
+def command_of(arguments: dict[str, Any]) -> str:
+    """The shell text in a call's arguments, '' where there is none."""
+    found = (shell_text(arguments.get(key)) for key in _COMMAND_KEYS)
+    return next((command for command in found if command), "")
 
 
 def call_of(id: str, tool: str, arguments: Any) -> Call:
@@ -68,7 +56,7 @@ def call_of(id: str, tool: str, arguments: Any) -> Call:
     kind = kind_of(tool, given)
     call = Call(id, tool, kind, given)
     if kind == "shell":
-        call.command = shell_text(given)
+        call.command = command_of(given)
         call.background = given.get("run_in_background") is True or given.get("is_background") is True
         call.background = call.background or string(given.get("mode")) == "async"
         call.cwd = next(
@@ -116,12 +104,12 @@ def _files(tool: str, kind: str, given: dict[str, Any]) -> tuple[tuple[str, ...]
         content = _first(given, _CONTENT_KEYS)
         return paths, () if content is None else ((paths[0], "", content),)
     several = objects(given.get("edits"))
-    edits = []
+    changes: list[tuple[str, str, str]] = []
     for edit in several or [given]:
         new = _first(edit, _NEW_KEYS)
         if new is not None:
-            edits.append((paths[0], _first(edit, _OLD_KEYS) or "", new))
-    return paths, tuple(edits)
+            changes.append((paths[0], _first(edit, _OLD_KEYS) or "", new))
+    return paths, tuple(changes)
 
 
 def patch_edits(patch: str) -> tuple[tuple[str, str, str], ...]:
@@ -160,4 +148,4 @@ def arguments_of(value: Any) -> dict[str, Any]:
     return {} if found is None or found == "" else {"input": found}
 
 
-__all__ = ["KINDS", "arguments_of", "call_of", "kind_of", "patch_edits", "shell_text"]
+__all__ = ["KINDS", "arguments_of", "call_of", "command_of", "kind_of", "patch_edits"]

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from datetime import datetime, timezone
 from typing import Any
 
-_FRACTION = re.compile(r"\.(\d+)")
-_MILLISECONDS = 1e11
-"""An epoch above this is in milliseconds (as seconds it would be past the year 5000)."""
+from ._common import text_of as text
+from ._common import time_of as seconds
+
+__all__ = [
+    "between",
+    "integer",
+    "listing",
+    "mapping",
+    "metrics",
+    "number",
+    "objects",
+    "parsed",
+    "seconds",
+    "string",
+    "text",
+]
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -53,16 +64,6 @@ def integer(value: Any) -> int | None:
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
-def text(value: Any) -> str:
-    """The text of a content: a string, or a list of parts of which those with text count."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        found = [part if isinstance(part, str) else string(mapping(part).get("text")) for part in value]
-        return "\n".join(part for part in found if part)
-    return string(mapping(value).get("text"))
-
-
 def parsed(value: Any) -> Any:
     """The value a JSON string stands for; anything else, and text that is not JSON, as it is."""
     if not isinstance(value, str):
@@ -71,27 +72,6 @@ def parsed(value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
-
-
-def seconds(value: Any) -> float | None:
-    """Seconds since the epoch, UTC: from ISO 8601 text (UTC where it names no zone) or from an epoch in s or ms."""
-    if isinstance(value, str):
-        form = value.strip().replace("Z", "+00:00")
-        form = _FRACTION.sub(lambda m: "." + m.group(1)[:6].ljust(6, "0"), form, count=1)
-        try:
-            moment = datetime.fromisoformat(form)
-        except ValueError:
-            return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
-        try:
-            return moment.timestamp()
-        except (ValueError, OverflowError):
-            return None
-    found = number(value)
-    if found is None or found <= 0:
-        return None
-    return found / 1000 if found > _MILLISECONDS else found
 
 
 def between(start: Any, end: Any) -> float | None:

@@ -64,7 +64,7 @@ def read(source: Source) -> Iterator[Trajectory]:
     config = mapping(info.get("config"))
     messages = document if isinstance(document, list) else mapping(document).get("messages")
     template = string(mapping(config.get("agent")).get("instance_template"))
-    reading = _Reading(string(info.get("exit_status")), template)
+    reading = Conversation(string(info.get("exit_status")), template)
     for message in listing(messages):
         if isinstance(message, dict):
             reading.message(message)
@@ -95,7 +95,7 @@ def _outcome(info: dict[str, Any], task: str) -> Outcome:
     )
 
 
-class _Reading:
+class Conversation:
     """Messages in, steps out: a call waits for the message that carries its result."""
 
     def __init__(self, exit_status: str, template: str) -> None:
