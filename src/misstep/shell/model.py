@@ -24,6 +24,8 @@ class Redirect:
     """The word after the operator, quotes removed; a heredoc's delimiter."""
     body: str | None = None
     """A heredoc's or here-string's text."""
+    quoted: bool = False
+    """A heredoc whose delimiter is quoted: the body is taken as it is, nothing in it is expanded."""
 
 
 @dataclass(slots=True)

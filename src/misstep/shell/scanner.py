@@ -139,10 +139,9 @@ class Scanner(WordReader):
                                 self.flaw(f"unexpected {word}")
                                 continue
                             f = stack[-1]
-                            if awaited or filled:
-                                # `if; then` lacks a command; `if a then` lacks its separator only after a word.
-                                if not (compound is not None or f.kind in ("for", "select")):
-                                    self.flaw(f"unexpected {word}")
+                            # `if; then` lacks a command, `if a then` a separator; `(a) then` needs none.
+                            if (awaited or filled) and compound is None and f.kind not in ("for", "select"):
+                                self.flaw(f"unexpected {word}")
                             if word == "do":
                                 f.state = len(commands)
                             list_start = element = len(commands)
@@ -626,6 +625,7 @@ class Scanner(WordReader):
             end, i = heredoc_end(s, i, n, r.target, strip)
             body = s[begin:end]
             r.body = body
+            r.quoted = quoted
             if cmd is not None and r.fd == 0 and last_input(cmd) is r:
                 cmd.stdin = re.sub(r"(?m)^\t+", "", body) if strip else body
             if not quoted and ("$(" in body or "`" in body or "${" in body):
