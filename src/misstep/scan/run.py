@@ -30,8 +30,11 @@ class Options:
     since: float | None = None
     """Keep trajectories that ended at or after this time, seconds since the epoch."""
     agents: tuple[str, ...] = ()
+    """Keep trajectories of agents whose name starts so. Empty: all."""
     missteps: tuple[str, ...] = ()
     """Judge by these alone, previews among them. Empty: all stable ones."""
+    also: tuple[str, ...] = ()
+    """Judge by these too, whatever their status."""
     preview: bool = False
     strict: bool = False
     """Raise what a reader or a detector raises."""
@@ -65,15 +68,19 @@ def known_missteps(index: Index | None) -> dict[str, Any]:
     return known
 
 
-def choose(known: dict[str, Any], wanted: Iterable[str], preview: bool) -> dict[str, Any]:
+def choose(
+    known: dict[str, Any], wanted: Iterable[str], preview: bool = False, also: Iterable[str] = ()
+) -> dict[str, Any]:
     """The missteps to count. Raises BadInput for an id that does not exist."""
-    wanted = list(wanted)
-    for name in wanted:
+    wanted, more = set(wanted), set(also)
+    for name in sorted(wanted | more):
         if name not in known:
             raise BadInput(f"no misstep {name!r}{_nearest(name, known)}")
-    if wanted:
-        return {name: known[name] for name in sorted(set(wanted))}
-    return {name: m for name, m in known.items() if preview or m["status"] == "stable"}
+    return {
+        name: m
+        for name, m in known.items()
+        if name in wanted or name in more or (not wanted and (preview or m["status"] == "stable"))
+    }
 
 
 def _nearest(id: str, known: Iterable[str]) -> str:
@@ -88,7 +95,7 @@ def scan(options: Options, index: Index | None = None, watch: Watch | None = Non
     for path in options.paths:
         if not os.path.lexists(path):
             raise BadInput(f"{path}: no such file or folder")
-    chosen = choose(known_missteps(index), options.missteps, options.preview)
+    chosen = choose(known_missteps(index), options.missteps, options.preview, options.also)
     result = Result(_header(options, chosen))
     units = list(find(options.paths, options.shard))
     result.units = len(units)
@@ -170,7 +177,7 @@ def _filled(unit: Unit, found: Found) -> Iterator[dict[str, Any]]:
 
 def _take(result: Result, record: dict[str, Any], options: Options, chosen: dict[str, Any]) -> None:
     if record["kind"] == "trajectory":
-        if options.agents and record["agent"] not in options.agents:
+        if options.agents and not record["agent"].startswith(options.agents):
             result.filtered["agent"] += 1
             return
         if options.since is not None:

@@ -10,6 +10,10 @@ from typing import Any
 EXAMPLES = 3
 
 
+Attempts = tuple[list[bool], list[bool]]
+"""Outcomes of attempts with the misstep, and of those without it."""
+
+
 @dataclass
 class Tally:
     """One misstep over all sessions that count."""
@@ -31,8 +35,8 @@ class Tally:
     """Scoped missteps: sessions in scope in which the right behaviour was shown."""
     agents: dict[str, Counter[str]] = field(default_factory=dict)
     examples: list[dict[str, Any]] = field(default_factory=list)
-    tasks: dict[str, tuple[list[bool], list[bool]]] = field(default_factory=dict)
-    """Outcomes of the attempts at each task (with the misstep, without it)."""
+    tasks: dict[tuple[str, str], Attempts] = field(default_factory=dict)
+    """Outcomes of the attempts at each task by each agent and model."""
 
 
 @dataclass
@@ -141,7 +145,8 @@ class Summary:
                     tally.examples.append({"session": record["ref"], "path": record["path"], **_example(first)})
         # Outcomes of attempts that cannot tell whether they hold the misstep say nothing about it.
         if passed is not None and record["outcome"]["task"] and (wrong or not unknown):
-            tally.tasks.setdefault(record["outcome"]["task"], ([], []))[0 if wrong else 1].append(passed)
+            key = (record["outcome"]["task"], f"{record['agent']} {record['model']}")
+            tally.tasks.setdefault(key, ([], []))[0 if wrong else 1].append(passed)
 
     def sorted(self) -> list[Tally]:
         """The tallies by share of sessions, then by number."""
@@ -156,29 +161,18 @@ class Summary:
             "available": False,
         }
         if not tally.tasks:
-            return {**found, "reason": "no outcomes recorded" if not self.outcomes else "no judged attempts at named tasks"}
+            return {
+                **found,
+                "reason": "no outcomes recorded" if not self.outcomes else "no judged attempts at named tasks",
+            }
         if not sides[0]:
             return {**found, "reason": "no attempt with it has an outcome"}
         if not any(w and wo for w, wo in tally.tasks.values()):
             return {**found, "reason": "no task was attempted both with and without it"}
-        from misstep.stats.paired import association
-
-        known = association((w, wo) for _, (w, wo) in sorted(tally.tasks.items()))
-        effect = known.effect
-        if effect is None:
-            return {**found, "reason": "no task was attempted both with and without it"}
-        return {
-            **found,
-            "available": True,
-            "tasks": known.both,
-            "only_with": known.only_with,
-            "only_without": known.only_without,
-            "difference": round(effect.mean, 6),
-            "low": round(effect.interval.low, 6),
-            "high": round(effect.interval.high, 6),
-            "level": effect.interval.level,
-            "p": round(known.p_within if known.p_within is not None else effect.p, 6),
-        }
+        try:
+            return {**found, "available": True, **_difference(tally.tasks)}
+        except ValueError as error:
+            return {**found, "reason": str(error)}
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values, in a fixed order."""
@@ -227,6 +221,40 @@ class Summary:
         if tally.info["scoped"]:
             shown["right_behaviour_shown"] = tally.shown
         return shown
+
+
+def _difference(tasks: dict[tuple[str, str], Attempts]) -> dict[str, Any]:
+    """Pass rate with the misstep less that without it, over tasks. Raises ValueError where that cannot be computed.
+
+    A weak agent both errs and fails more often, so attempts are compared within one agent and model only; where there
+    are several, a task's difference is the mean of theirs, for the task is the unit.
+    """
+    from fractions import Fraction
+
+    from misstep.stats.paired import association, paired
+
+    doers = {doer for _, doer in tasks}
+    p_within = None
+    if len(doers) == 1:
+        known = association(pair for _, pair in sorted(tasks.items()))
+        assert known.effect is not None
+        effect, p_within = known.effect, known.p_within
+    else:
+        by_task: dict[str, list[Fraction]] = {}
+        for (task, _), (with_, without) in sorted(tasks.items()):
+            if with_ and without:
+                less = Fraction(sum(without), len(without))
+                by_task.setdefault(task, []).append(Fraction(sum(with_), len(with_)) - less)
+        effect = paired([sum(found, Fraction(0)) / len(found) for found in by_task.values()])
+    return {
+        "tasks": effect.tasks,
+        "difference": round(effect.mean, 6),
+        "low": round(effect.interval.low, 6),
+        "high": round(effect.interval.high, 6),
+        "level": effect.interval.level,
+        "p": round(effect.p if p_within is None else p_within, 6),
+        "agents": len(doers),
+    }
 
 
 def _example(occurrence: dict[str, Any]) -> dict[str, Any]:
