@@ -24,6 +24,7 @@ _MEANT = frozenset({"No matches found", "Files differ", "Condition is false", "S
 """returnCodeInterpretation of an exit code 1 that is no failure (grep, diff, test, find)."""
 _REFUSED = (
     "The user doesn't want to proceed with this tool use",
+    "Permission for this tool use was denied",
     "User rejected",
     "Permission to use ",
     "Claude requested permissions to ",
@@ -106,6 +107,7 @@ def _failure(result: Result, output: str) -> None:
     exit_ = EXIT_CLAUDE.match(output)
     if exit_:
         result.exit_code = int(exit_[1])
+        result.output = output[exit_.end() :]
         if "[Request interrupted by user" in output[-200:] or "Command was aborted before completion" in output[-200:]:
             result.fault, result.failed = "interrupted", None
     elif output.startswith(_NEVER_RAN):

@@ -253,7 +253,7 @@ class _Thread:
             kind = block.get("type") if isinstance(block, dict) else None
             if kind == "text":
                 text = string(block.get("text"))
-                if text:
+                if text.strip():
                     step.message = f"{step.message}\n{text}" if step.message else text
             elif kind == "tool_use":
                 self.call(step, block, record)
