@@ -34,7 +34,7 @@ _INTEGER_WORK = 60_000_000
 #: Outcomes listed for one half of the terms.
 _HALF = 1 << 15
 #: Points and additions that the float64 engine may use (about 2 s).
-_POINTS = 1 << 22
+_POINTS = 1 << 21
 _FLOAT_WORK = 1 << 30
 _FLOAT_ERROR = 1e-11
 
@@ -232,6 +232,15 @@ class SumLaw:
         return self.start + self.step * min(index, len(self.cumulative) - 1)
 
 
+def gridded_law(values: Sequence[int]) -> tuple[SumLaw, int]:
+    """The law of the sum of as many draws, and the grid step that values had to be rounded to (1: none, the law is exact)."""
+    try:
+        return SumLaw(values), 1
+    except TooLargeError:
+        coarse = (max(values) - min(values)) * len(values) * 4 // _POINTS + 1
+        return SumLaw([round_half(v, coarse) for v in values]), coarse
+
+
 def _float_level(numerator: int, denominator: int) -> float:
     """The level moved outwards by the float64 engine's error, so that a tie within it is decided for the wider interval."""
     level = numerator / denominator
@@ -262,7 +271,8 @@ def _power_float(counts: Counter[int], draws: int, size: int) -> Any:
 
     law = np.zeros(max(counts) + 1)
     law[list(counts)] = list(counts.values())
-    power = np.fft.irfft(np.fft.rfft(law / law.sum(), 2 * size) ** draws, 2 * size)[:size]
+    length = 1 << size.bit_length()
+    power = np.fft.irfft(np.fft.rfft(law / law.sum(), length) ** draws, length)[:size]
     cumulative = np.cumsum(np.clip(power, 0.0, None))
     return cumulative / cumulative[-1]
 

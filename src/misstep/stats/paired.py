@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from misstep.stats.exact import (
     SumLaw,
-    TooLargeError,
     difference_quantile,
+    gridded_law,
     integers,
-    round_half,
     subset_tails,
     sum_tails,
 )
@@ -111,12 +110,8 @@ def mean_interval(values: Iterable[Any], denominator: int | None = None, level: 
 
 
 def _mean_interval(values: Sequence[int], denominator: int, level: float) -> Interval:
-    tail, coarse = _tail(level), 1
-    try:
-        law = SumLaw(values)
-    except TooLargeError:
-        coarse = (max(values) - min(values)) * len(values) // 2**21 + 1
-        law = SumLaw([round_half(v, coarse) for v in values])
+    tail = _tail(level)
+    law, coarse = gridded_law(values)
     unit = coarse / (denominator * len(values))
     slack = coarse / (2 * denominator) if coarse > 1 else 0.0
     low, high = law.quantile(tail, _TAIL), law.quantile(_TAIL - tail, _TAIL)

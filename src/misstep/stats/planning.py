@@ -32,7 +32,7 @@ def power(
     rates: Sequence[float] | None = None,
     *,
     mean: float = 0.65,
-    concentration: float = 3.0,
+    concentration: float = 3.5,
     level: float = 0.05,
     panels: int = 4000,
     seed: int = 0,
