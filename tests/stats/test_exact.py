@@ -166,7 +166,7 @@ def test_what_cannot_be_held_is_refused():
 
 def test_thousands_of_tasks():
     values = [1] * 900 + [-1] * 780 + [2] * 300 + [-2] * 260 + [0] * 2760
-    effect = paired_effect(values, denominator=5)
+    effect = paired_effect(values, over=5)
     deviation = math.sqrt(900 + 780 + 4 * 560)
     z = (sum(values) - 1) / deviation  # possible sums are 2 apart
     assert effect.p == pytest.approx(math.erfc(z / math.sqrt(2)), rel=0.01)
@@ -179,15 +179,15 @@ def test_values_are_put_on_a_lattice():
     assert integers([0.5, -1, True]) == ([1, -2, 2], 2)
     scaled, common = integers([1 / 3, 0.25, Fraction(1, 7)])
     assert [Fraction(s, common) for s in scaled] == [Fraction(1, 3), Fraction(1, 4), Fraction(1, 7)]
-    assert integers([0.2, 0.4], denominator=5) == ([1, 2], 5)
+    assert integers([1.0, 2], over=5) == ([1, 2], 5)
     assert integers([Fraction(1, 2521), Fraction(1, 2)]) == ([2, 2521], 5042)
 
 
 @pytest.mark.parametrize(
-    ("values", "denominator", "message"),
+    ("values", "over", "message"),
     [
-        ([0.5, math.pi / 4], None, r"value 1 is 0\.785.*not a multiple of any 1/d with d <= 2520"),
-        ([0.5, 0.3], 2, r"value 1 is 0\.3: not a multiple of 1/2"),
+        ([0.5, math.pi / 4], None, r"value 1 is 0\.785.*not a multiple of 1/d for any d <= 2520"),
+        ([1, 0.5], 2, r"value 1 is 0\.5: with a denominator given, values are whole numerators"),
         ([Fraction(1, 3)], 2, "value 0 is Fraction"),
         ([float("nan")], None, "value 0 is nan: expected a finite number"),
         (["1"], None, "value 0 is '1': expected a finite number"),
@@ -195,9 +195,9 @@ def test_values_are_put_on_a_lattice():
         ([1], 0, "positive integer"),
     ],
 )
-def test_what_is_no_multiple_is_refused_in_one_line(values, denominator, message):
+def test_what_is_no_multiple_is_refused_in_one_line(values, over, message):
     with pytest.raises(ValueError, match=message) as caught:
-        sign_flip_p(values, denominator)
+        sign_flip_p(values, over)
     assert "\n" not in str(caught.value)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     #: The possible outcomes of one term of a sum: (integer value, integer weight), weights positive.
     Term = list[tuple[int, int]]
 
-#: Largest denominator a float is recognised with when no denominator is given.
+#: Largest denominator that a float is recognised with.
 MAX_DENOMINATOR = 2520
 #: Below this many word operations the integer engine is used (about 20 ms).
 _INTEGER_WORK = 60_000_000
@@ -43,49 +43,49 @@ class TooLargeError(ValueError):
     """The sum has more possible values than any engine here can hold."""
 
 
-def integers(values: Iterable[Any], denominator: int | None = None) -> tuple[list[int], int]:
+def integers(values: Iterable[Any], over: int | None = None) -> tuple[list[int], int]:
     """Values as integers over a common denominator.
 
-    Ints and Fractions are taken as they are. A float must be within 1e-9 of a multiple of 1/denominator, or, where none is
-    given, of a fraction whose denominator is at most 2520.
+    With `over`, values are numerators: whole numbers, each meaning value / over. Without it, ints and Fractions are taken as
+    they are, and a float must be within 1e-9 of a fraction whose denominator is at most 2520.
 
-    Returns (integers, denominator), with values[i] = integers[i] / denominator.
-    Raises ValueError naming the first value that fits no such multiple.
+    Returns (numerators, denominator). Raises ValueError naming the first value that does not fit.
     """
     values = list(values)
-    if denominator is not None and denominator < 1:
-        raise ValueError(f"a denominator is a positive integer, not {denominator}")
-    if denominator is None and all(type(v) is int for v in values):
-        return values, 1
+    if over is not None and over < 1:
+        raise ValueError(f"a denominator is a positive integer, not {over}")
+    if all(type(v) is int for v in values):
+        return values, over or 1
     for index, value in enumerate(values):
         if not isinstance(value, Real) or not isfinite(value):
             raise ValueError(f"value {index} is {value!r}: expected a finite number")
-    for trial in (denominator,) if denominator is not None else (1, 2, 6, 60, MAX_DENOMINATOR):
+    for trial in (1,) if over else (1, 2, 6, 60, MAX_DENOMINATOR):
         scaled = [round(v * trial) for v in values]
         # Rationals are compared exactly: a value that is given exactly is never rounded.
-        if all(
+        fits = [
             s == v * trial if isinstance(v, Rational) else abs(s - v * trial) <= 1e-9 * trial
             for s, v in zip(scaled, values, strict=True)
-        ):
-            return scaled, trial
-    fractions = [_fraction(value, index, denominator) for index, value in enumerate(values)]
+        ]
+        if all(fits):
+            return scaled, over or trial
+    if over:
+        index = fits.index(False)
+        raise ValueError(f"value {index} is {values[index]!r}: with a denominator given, values are whole numerators")
+    fractions = [_fraction(value, index) for index, value in enumerate(values)]
     common = lcm(*(f.denominator for f in fractions))
     return [f.numerator * (common // f.denominator) for f in fractions], common
 
 
-def _fraction(value: Any, index: int, denominator: int | None) -> Fraction:
+def _fraction(value: Any, index: int) -> Fraction:
     from fractions import Fraction
 
-    if denominator is not None:
-        near = Fraction(round(value * denominator), denominator)
-    elif isinstance(value, Rational):
+    if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    else:
-        near = Fraction(float(value)).limit_denominator(MAX_DENOMINATOR)
-    exact = near == value if isinstance(value, Rational) else abs(float(near) - value) <= 1e-9
-    if not exact:
-        step = f"1/{denominator}" if denominator else f"any 1/d with d <= {MAX_DENOMINATOR}"
-        raise ValueError(f"value {index} is {value!r}: not a multiple of {step}; pass integers or Fractions")
+    near = Fraction(float(value)).limit_denominator(MAX_DENOMINATOR)
+    if abs(float(near) - value) > 1e-9:
+        raise ValueError(
+            f"value {index} is {value!r}: not a multiple of 1/d for any d <= {MAX_DENOMINATOR}; pass integers or Fractions"
+        )
     return near
 
 

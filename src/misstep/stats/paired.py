@@ -61,12 +61,12 @@ class Effect(NamedTuple):
         return attainable_note(self.changed, level)
 
 
-def sign_flip_p(differences: Iterable[Any], denominator: int | None = None) -> float:
+def sign_flip_p(differences: Iterable[Any], over: int | None = None) -> float:
     """Two-sided p of the paired sign-flip test: the share of the 2^n sign patterns whose |sum| is at least the observed one.
 
     The law is symmetric, so this equals twice the smaller tail, capped at 1. No differences, or only zeros, gives 1.0.
     """
-    values, _ = integers(differences, denominator)
+    values, _ = integers(differences, over)
     return _sign_flip(values)
 
 
@@ -98,14 +98,14 @@ def attainable_note(changed: int, level: float = 0.05) -> str | None:
     return f"{tasks} cannot reach p = {level:g} in a sign-flip test: the smallest possible p is {least:.4g}."
 
 
-def mean_interval(values: Iterable[Any], denominator: int | None = None, level: float = 0.95) -> Interval:
+def mean_interval(values: Iterable[Any], over: int | None = None, level: float = 0.95) -> Interval:
     """The percentile bootstrap interval of a mean over tasks, exact: tasks drawn with replacement, all n^n draws counted.
 
     With F the law of the resampled mean and a = (1 - level) / 2, the ends are the smallest x with F(x) >= a and with
     F(x) >= 1 - a: what numpy's "inverted_cdf" percentiles of infinitely many resamples would be.
     Raises ValueError for no values or a level outside (0, 1).
     """
-    scaled, common = integers(values, denominator)
+    scaled, common = integers(values, over)
     return _mean_interval(scaled, common, level)
 
 
@@ -124,13 +124,14 @@ def _tail(level: float) -> int:
     return round((1 - level) / 2 * _TAIL)
 
 
-def paired_effect(differences: Iterable[Any], denominator: int | None = None, level: float = 0.95) -> Effect:
+def paired_effect(differences: Iterable[Any], over: int | None = None, level: float = 0.95) -> Effect:
     """The contrast of two conditions from one difference per task (a mean of attempts in one less the mean in the other).
 
-    differences: ints, Fractions, or floats that are multiples of 1/denominator (of a small fraction where none is given).
-    Raises ValueError for no tasks, or a value that fits no such multiple.
+    differences: ints, Fractions or floats that are small fractions (0.5, 0.3333333333333333); with `over`, whole numerators over
+    that denominator: [1, -2] over 2 is [0.5, -1.0].
+    Raises ValueError for no tasks, or a value that is no such number.
     """
-    values, common = integers(differences, denominator)
+    values, common = integers(differences, over)
     if not values:
         raise ValueError("no tasks: a paired effect needs at least one difference")
     up, down = sum(v > 0 for v in values), sum(v < 0 for v in values)
@@ -155,7 +156,7 @@ class Interaction(NamedTuple):
 
 
 def interaction(
-    cohort: Iterable[Any], other: Iterable[Any], denominator: int | None = None, level: float = 0.95
+    cohort: Iterable[Any], other: Iterable[Any], over: int | None = None, level: float = 0.95
 ) -> Interaction:
     """Mean difference of `cohort` less that of `other`, from one difference per task in each.
 
@@ -167,7 +168,7 @@ def interaction(
     a, b = list(cohort), list(other)
     if not a or not b:
         raise ValueError("an interaction needs at least one task in each cohort")
-    values, common = integers([*a, *b], denominator)
+    values, common = integers([*a, *b], over)
     first, second = values[: len(a)], values[len(a) :]
     smaller, total = min(first, second, key=len), sum(values)
     # The difference of means grows with the smaller cohort's sum s like n s - total * size; both tails of that, then back to s.
@@ -211,13 +212,7 @@ def compare(baseline: Sequence[Count], other: Sequence[Count], level: float = 0.
             raise ValueError(f"{passed} of {attempts} attempts passed: impossible, or a task without attempts")
     common = lcm(*{attempts for _, attempts in (*baseline, *other)})
     scaled = [q * (common // m) - p * (common // n) for (p, n), (q, m) in zip(baseline, other, strict=True)]
-    effect = paired_effect(scaled, level=level)
-    effect = effect._replace(
-        mean=effect.mean / common,
-        interval=effect.interval._replace(
-            low=effect.interval.low / common, high=effect.interval.high / common, slack=effect.interval.slack / common
-        ),
-    )
+    effect = paired_effect(scaled, common, level)
     ks = range(1, min(n for _, n in (*baseline, *other)) + 1)
     return Suite(
         effect=effect,
