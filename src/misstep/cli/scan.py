@@ -260,7 +260,6 @@ def _output(name: str | None) -> Iterator[IO[bytes] | None]:
             with path.open("wb") as file:
                 yield file
             return
-        # ruff: the name is needed after the file is closed
         part = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
     except OSError as error:
         raise Failure(f"{name}: cannot be written: {error.strerror or error}") from error

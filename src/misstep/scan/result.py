@@ -101,7 +101,8 @@ class Result:
         for name in (_short(entry.id), entry.id):
             if len(name) >= 4 and self._names[name] == 1 and not re.search(r"[\s#]|^[-~/.]", name):
                 return name
-        return entry.key[0]
+        path, n = entry.key
+        return f"{path}::{n}" if n else path
 
     def clash(self) -> str | None:
         """A path and place that two records claim, None where there is none."""

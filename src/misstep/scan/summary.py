@@ -231,7 +231,7 @@ def _difference(tasks: dict[tuple[str, str], Attempts]) -> dict[str, Any]:
     """
     from fractions import Fraction
 
-    from misstep.stats.paired import association, paired
+    from misstep.stats import association, paired_effect
 
     doers = {doer for _, doer in tasks}
     p_within = None
@@ -245,7 +245,7 @@ def _difference(tasks: dict[tuple[str, str], Attempts]) -> dict[str, Any]:
             if with_ and without:
                 less = Fraction(sum(without), len(without))
                 by_task.setdefault(task, []).append(Fraction(sum(with_), len(with_)) - less)
-        effect = paired([sum(found, Fraction(0)) / len(found) for found in by_task.values()])
+        effect = paired_effect([sum(found, Fraction(0)) / len(found) for found in by_task.values()])
     return {
         "tasks": effect.tasks,
         "difference": round(effect.mean, 6),

@@ -1,0 +1,251 @@
+"""The summary of a scan in the terminal."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from .console import one_line
+from .words import agent_name, count, percent, period, points, reason
+
+if TYPE_CHECKING:
+    from misstep.scan.sources import Place
+    from misstep.scan.summary import Summary, Tally
+
+_BAR = 10
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LISTED = 6
+"""Reasons that are listed one by one."""
+
+
+def show(
+    out: Console,
+    summary: Summary,
+    places: Iterable[Place] = (),
+    written: Iterable[str] = (),
+    asked: str = "",
+    header: dict[str, Any] | None = None,
+) -> None:
+    """Print the summary. `asked` are the paths as they were given, for the commands that are proposed."""
+    out.print()
+    _head(out, summary, list(places))
+    tallies = summary.sorted()
+    seen = [t for t in tallies if t.sessions]
+    if seen:
+        _table(out, summary, seen)
+    elif tallies:
+        out.print(Text(f"\n  None of {count(len(tallies), 'misstep')} was found.", "right"))
+    else:
+        out.print(Text("\n  No misstep is stable yet: --preview counts those in preview.", "unsure"))
+    _rest(out, tallies)
+    _policies(out, summary)
+    _outcomes(out, summary, seen)
+    _not_counted(out, summary)
+    _next(out, summary, seen, list(written), asked, header or {})
+
+
+def _head(out: Console, summary: Summary, places: list[Place]) -> None:
+    facts = [count(summary.sessions, "session"), count(summary.steps, "step"), count(summary.calls, "call")]
+    when = period(summary.first, summary.last)
+    out.print(Text.assemble("  ", (" · ".join(facts), "bold"), *([("   " + when, "quiet")] if when else [])))
+    agents = [f"{agent_name(name)} {n:,}" for name, n in summary.agents.most_common()]
+    if summary.subagents:
+        agents.append(f"of these {summary.subagents:,} of sub-agents")
+    _wrapped(out, ", ".join(agents), "quiet")
+    if summary.sessions and summary.tallies:
+        share = percent(summary.affected / summary.sessions)
+        line = f"{summary.affected:,} of {summary.sessions:,} sessions ({share}) hold at least one misstep"
+        out.print(Text(f"  {line}", "wrong" if summary.affected else "right"))
+
+
+def _table(out: Console, summary: Summary, seen: list[Tally]) -> None:
+    outcomes = any(summary.outcome(t)["available"] for t in seen)
+    right = 13 + 8 + 10 + (17 if outcomes else 0)
+    wide = out.width >= 96
+    bar = _BAR + 2 if wide else 0
+    room = out.width - 4 - right - bar
+    head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>13}{'times':>8}{'of chances':>10}"
+    if not wide:
+        head = f"  {'The agent …':<{room}}  {'sessions':>13}{'times':>8}{'chances':>10}"
+    out.print(Text("\n" + head + (f"{'pass rate':>17}" if outcomes else ""), "quiet"))
+    for tally in seen:
+        _row(out, summary, tally, room, bar, outcomes)
+
+
+def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, outcomes: bool) -> None:
+    base = tally.in_scope if tally.info["scoped"] else summary.sessions
+    part = tally.sessions / base if base else 0
+    decided = tally.occurrences + tally.right
+    name = textwrap.wrap(tally.info["name"], room) or [""]
+    line = Text("  ")
+    line.append(f"{name[0]:<{room}}  ", "name")
+    if bar:
+        line.append(f"{_bar(part):<{bar}}", "bar")
+    line.append(f"{f'{tally.sessions:,}/{base:,}':>8}{percent(part):>5}")
+    line.append(f"{f'{tally.occurrences:,}×':>8}")
+    line.append(f"{percent(tally.occurrences / decided) if decided else '':>10}", "quiet")
+    if outcomes:
+        found = summary.outcome(tally)
+        style = "wrong" if found["available"] and found["high"] < 0 else "quiet"
+        line.append(f"{_points(found):>17}", style)
+    out.print(line)
+    for more in name[1:]:
+        out.print(Text(f"  {more}", "name"))
+    preview = "  preview" if tally.info["status"] == "preview" else ""
+    unknown = f"  {tally.unknown:,} unknown" if tally.unknown else ""
+    scope = "  (of tasks in scope)" if tally.info["scoped"] else ""
+    out.print(Text.assemble("  ", (tally.id, "quiet"), (preview + unknown + scope, "quiet")))
+    for example in tally.examples[:1]:
+        _example(out, example)
+
+
+def _example(out: Console, example: dict[str, Any]) -> None:
+    left = f"misstep show {_quoted(example['session'])}#{example['step']}"
+    line = Text("    ")
+    line.append(left, "command")
+    room = out.width - len(left) - 7
+    said = example["command"] or example["why"]
+    if room >= 24:
+        line.append("   " + one_line(said, room), "quiet")
+        out.print(line, soft_wrap=True)
+    else:
+        out.print(line, soft_wrap=True)
+        out.print(Text("      " + one_line(said, out.width - 7), "quiet"))
+
+
+def _bar(part: float) -> str:
+    eighths = round(part * _BAR * 8)
+    if part and not eighths:
+        eighths = 1
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _points(found: dict[str, Any]) -> str:
+    if not found["available"]:
+        return "–"
+    return f"{points(found['difference'])} [{points(found['low'])}, {points(found['high'])}]"
+
+
+def _rest(out: Console, tallies: list[Tally]) -> None:
+    silent = [t.id for t in tallies if not t.sessions and t.judged]
+    never = [t.id for t in tallies if not t.judged]
+    if silent:
+        _wrapped(out, "Not found: " + ", ".join(silent), "quiet", before="\n")
+    if never:
+        _wrapped(out, "No chance to happen: " + ", ".join(never), "quiet", before="" if silent else "\n")
+
+
+def _policies(out: Console, summary: Summary) -> None:
+    if not summary.policies:
+        return
+    out.print(Text("\n  Policies that would have stepped in", "heading"))
+    ranked = sorted(summary.policies.items(), key=lambda p: (-p[1]["sessions"], -p[1]["times"], p[0]))
+    for name, policy in ranked:
+        line = Text("    ")
+        line.append(f"{name:<40} ")
+        line.append(f"{policy['action']:<9}", "quiet")
+        line.append(f"{count(policy['times'], 'time')} in {count(policy['sessions'], 'session')}")
+        out.print(line)
+
+
+def _outcomes(out: Console, summary: Summary, seen: list[Tally]) -> None:
+    """What the outcome column says, or why there is none."""
+    if not summary.outcomes:
+        return
+    counts = [f"{n:,} {name}" for name, n in sorted(summary.outcomes.items(), key=lambda kv: -kv[1])]
+    out.print(Text.assemble(("\n  Outcomes  ", "heading"), ", ".join(counts)))
+    available = [t for t in seen if summary.outcome(t)["available"]]
+    if available:
+        _wrapped(
+            out,
+            "pass rate: attempts with the misstep against attempts at the same task without it, in points, mean over tasks "
+            "with the exact 95 % interval. An association, not an effect of the misstep.",
+            "quiet",
+            indent=4,
+        )
+    elif seen:
+        why = sorted({summary.outcome(t)["reason"] for t in seen})
+        _wrapped(out, "the difference in pass rate is not available: " + "; ".join(why), "quiet", indent=4)
+
+
+def _not_counted(out: Console, summary: Summary) -> None:
+    lines: list[str] = []
+    if summary.copies:
+        lines.append(
+            f"{count(summary.copies, 'copy', 'copies')} of sessions that stand in several files (the longest counts)"
+        )
+    for name, n in sorted(summary.faults.items()):
+        why = "the agent never ran" if name == "never-ran" else f"broken by {name}"
+        lines.append(f"{count(n, 'attempt')}: {why}")
+    if summary.empty:
+        lines.append(f"{count(summary.empty, 'session')} without a step of the agent")
+    for name, n in sorted(summary.filtered.items()):
+        lines.append(
+            f"{count(n, 'session')} left out by --{name}"
+            if name in ("agent", "since")
+            else f"{count(n, 'session')}: {name}"
+        )
+    lines += _reasons(summary.unread, "file")
+    lines += [f"{line} (read in part)" for line in _reasons(summary.partial, "file")]
+    lines += _reasons(summary.skipped, "record")
+    for name, n in sorted(summary.errors.items()):
+        lines.append(f"{name}: its detector failed on {count(n, 'session')} (please report this)")
+    if lines:
+        out.print(Text("\n  Not counted", "heading"))
+        for line in lines:
+            _wrapped(out, line, "quiet", indent=4)
+
+
+def _reasons(counted: Any, what: str) -> list[str]:
+    ranked = sorted(counted.items(), key=lambda kv: (-kv[1], kv[0]))
+    lines = [f"{count(n, what)}: {reason(why)}" for why, n in ranked[:_LISTED]]
+    if len(ranked) > _LISTED:
+        left = sum(n for _, n in ranked[_LISTED:])
+        lines.append(f"{count(left, what)} for {len(ranked) - _LISTED} other reasons (--json lists them)")
+    return lines
+
+
+def _next(
+    out: Console, summary: Summary, seen: list[Tally], written: list[str], asked: str, header: dict[str, Any]
+) -> None:
+    out.print()
+    for name in written:
+        out.print(Text.assemble("  Written  ", (one_line(name, 400), "command")), soft_wrap=True)
+    if seen and seen[0].examples:
+        example = seen[0].examples[0]
+        shown = f"misstep show {_quoted(example['session'])}#{example['step']}"
+        _line(out, "Next     ", shown, "the first of these in its context")
+        _line(out, "         ", f"misstep catalogue {seen[0].id}", "what it is, and how it is told")
+        if not any(name.endswith((".html", ".htm")) for name in written):
+            paths = f" {asked}" if asked and len(asked) < 40 else " …" if asked else ""
+            _line(out, "         ", f"misstep scan{paths} --html report.html", "every occurrence, in context")
+    else:
+        _line(out, "Next     ", "misstep catalogue", "what is looked for")
+    out.print()
+
+
+def _line(out: Console, lead: str, command: str, what: str) -> None:
+    out.print(Text.assemble(f"  {lead}", (command, "command"), ("   " + what, "quiet")), soft_wrap=True)
+
+
+def _quoted(ref: str) -> str:
+    """A session's name as a shell reads it, the home folder shortened."""
+    try:
+        ref = f"~/{Path(ref).relative_to(Path.home())}" if ref.startswith("/") else ref
+    except (ValueError, RuntimeError):
+        pass
+    text = one_line(ref, 1000)
+    return "~/" + shlex.quote(text[2:]) if text.startswith("~/") else shlex.quote(text)
+
+
+def _wrapped(out: Console, text: str, style: str, before: str = "", indent: int = 2) -> None:
+    pad = " " * indent
+    lines = textwrap.wrap(one_line(text, 4000), out.width - indent - 2, break_on_hyphens=False)
+    body = ("\n" + pad + "  ").join(lines)
+    out.print(Text(before + pad + body, style), soft_wrap=True)

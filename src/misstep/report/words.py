@@ -1,0 +1,65 @@
+"""Numbers and names as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_AGENTS = {
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "gemini-cli": "Gemini CLI",
+    "qwen-code": "Qwen Code",
+    "copilot-cli": "Copilot CLI",
+    "opencode": "OpenCode",
+    "openhands": "OpenHands",
+    "swe-agent": "SWE-agent",
+}
+
+_REASONS = {
+    "JSON, but no known trajectory format": "no session of a known agent (JSON of another kind)",
+    "no known trajectory format": "no session of a known agent",
+}
+
+
+def agent_name(name: str) -> str:
+    """An agent's name as its makers write it."""
+    return _AGENTS.get(name, name or "unnamed agent")
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """'1 session', '3,214 steps'."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def percent(part: float | None) -> str:
+    """'0.4 %', '12 %'; '' where it is not known."""
+    if part is None:
+        return ""
+    value = part * 100
+    if 0 < value < 0.95:
+        return f"{value:.1f}%" if value >= 0.05 else "<0.1%"
+    return f"{value:.0f}%"
+
+
+def points(part: float) -> str:
+    """A difference in percentage points, with its sign."""
+    value = round(part * 100)
+    return f"+{value}" if value > 0 else f"−{-value}" if value < 0 else "0"
+
+
+def period(first: float | None, last: float | None) -> str:
+    """'2026-01-03 to 2026-02-14', UTC; '' where no time is recorded."""
+    if first is None or last is None:
+        return ""
+    days = []
+    for moment in (first, last):
+        try:
+            days.append(datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d"))
+        except (OverflowError, ValueError, OSError):
+            return ""
+    return days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}"
+
+
+def reason(text: str) -> str:
+    """Why something was not read, for a person."""
+    return _REASONS.get(text, text)
