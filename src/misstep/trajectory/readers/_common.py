@@ -144,6 +144,7 @@ _HARNESS = (
     "[Request interrupted by user",
     "This session is being continued from a previous conversation that ran out of context",
     "Another language model started to solve this problem and produced a summary",
+    "System: Please continue.",
     "This is the Gemini CLI. We are setting up the context for our chat.",
     "This is the Qwen Code. We are setting up the context for our chat.",
 )

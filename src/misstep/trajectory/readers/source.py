@@ -91,6 +91,7 @@ class Source:
             return
         self.skipped.clear()
         for number, line in self._raw_lines():
+            self.cut = line is None
             if line is None:
                 self.skipped["line too long"] += 1
                 continue
@@ -182,7 +183,6 @@ class Source:
     def _objects(self, line: bytes | None, skipped: Counter[str] | None) -> list[dict[str, Any]]:
         if line is None:
             return []
-        self.cut = False
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -195,8 +195,8 @@ class Source:
             try:
                 value, at = _decode(text, at)
             except (ValueError, RecursionError) as error:
-                self.cut = True
                 if skipped is not None:
+                    self.cut = True
                     skipped["nested too deep" if isinstance(error, RecursionError) else "not JSON"] += 1
                 return found
             if isinstance(value, dict):
