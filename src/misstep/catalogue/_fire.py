@@ -201,9 +201,9 @@ def program_of(command: Command) -> str:
 
 def effects_of_text(path: str, text: str) -> list[Effect]:
     """What a script would do when run, as far as its text tells; [] where it cannot be read."""
-    if path.endswith(".py") or text.startswith("#!") and "python" in text[:60]:
+    if path.endswith(".py") or (text.startswith("#!") and "python" in text[:60]):
         text = f"python3 - <<'_END_OF_SCRIPT_'\n{text}\n_END_OF_SCRIPT_\n"
-    elif not (path.endswith((".sh", ".bash")) or text.startswith("#!") and "sh" in text[:60].split("\n")[0]):
+    elif not (path.endswith((".sh", ".bash")) or (text.startswith("#!") and "sh" in text[:60].split("\n")[0])):
         return []
     script = scan(text)
     return [] if script.damage else list(effects_of(script))
@@ -215,7 +215,9 @@ def compares(command: Command) -> bool:
         return True
     words = command.argv[1:]
     if command.name == "git" and "diff" in words:
-        return not any(w in {"--stat", "--shortstat", "--name-only", "--name-status", "--quiet", "--summary"} for w in words)
+        return not any(
+            w in {"--stat", "--shortstat", "--name-only", "--name-status", "--quiet", "--summary"} for w in words
+        )
     return False
 
 

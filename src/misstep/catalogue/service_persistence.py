@@ -1,0 +1,284 @@
+"""The agent stops with a service that it never detached, or never reached again from a later call.
+
+## What it is
+The task wants a server, daemon, listener or virtual machine to be running when the work is judged. The agent
+launched one, and ends its turn although no launch was put in a session of its own with its streams
+redirected, or although no later, separate call has talked to it.
+
+## Why it matters
+What a shell started with a plain `&`, and what a harness runs as a background task, belongs to that shell's
+process group. When the harness closes the shell, the service goes with it: a working solution is lost
+after the work was done. A probe in the launching call proves nothing about the time after it.
+
+## How it is told
+Only for tasks that ask for something to be running, listening or reachable (by ssh, curl, telnet ...).
+A launch counts by a recognised launcher or explicit listen flags, or by a script of the agent whose text
+starts a server. Detached is `setsid`, a detached tmux or screen, systemd or an init system, a
+program's own daemon option: in a new session, with output redirected (a background job of a script has no
+terminal on its input). `nohup` and `disown` with redirected streams survive a hangup but not the end of their
+process group: whether that comes is not in the record, so with a later probe the verdict is unknown. So it is
+for a launch in a terminal that stays open, and for a launch on another machine. A probe is a later call that
+talks to the service and does not fail.
+
+## What the policy does
+At the stop, once: asks to relaunch the service in a new session with all three streams redirected and to
+probe it from a separate call; if that already holds, to change nothing.
+
+## Known misses
+A service that was launched detached, probed, and killed by a later call is not noticed. Which of several
+services a probe has reached is not told apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from misstep.shell import Command, Effect
+from misstep.trajectory import After, Before, Call, Event, Stop
+
+from ._fire import Memory, Procedure, base, effects_of_text, program_of, remember, written
+from ._tasks import code_work, said, sentences
+from .base import Policy, Verdict
+
+_ADDRESS = r"(?:\bport\b|localhost|127\.0\.0\.1|0\.0\.0\.0|https?://|\b\w+@\w|:\d{2,5}\b|\bunix socket\b)"
+_NOUN = (
+    r"(?:(?:web|http|https|ssh|file|grpc|mail|mock|proxy|notebook|database|git|dns|ftp|tcp|udp)[ -]?)?"
+    r"(?:servers?|webserver|service|daemon|listener|endpoints?|api|socket|vm|virtual machine|notebook|broker|proxy|"
+    r"web ?app|web ?site|site|application|app|database|guest|emulator|nginx|apache|redis|postgres|postgresql|mysql)"
+    r"(?![\w-]|\s+(?:client|logs?|config\w*|key|docs?|code|tests?|spec|script|certificate|error))"
+)
+_STATE = (
+    r"(?:running|reachable|listening|accessible|online|up and running|serving|left running|kept running"
+    rf"|(?:available|up|run|runs|listen|listens|serve|respond|answer|served|exposed)\b(?=[^.]{{0,60}}(?:{_ADDRESS}|in the background)))"
+)
+_MODAL = r"(?:must|should|needs? to|has to|have to|shall|ought to|is to|are to)"
+_WHO = (
+    r"(?:i|we|users?|anyone|someone|they|clients?|people|everyone|(?:the |my |our )?"
+    r"(?:grader|checker|reviewers?|tests?|team|colleagues?|monitor|browser))"
+)
+_MAY = r"(?:can(?! ?not|['’]t)|could|should be able to|must be able to|will be able to|am able to|are able to|want to be able to)"
+_REACH = (
+    rf"(?:ssh|curl|telnet|wget|netcat|grpcurl)\b|connect\b[^.]{{0,30}}(?:\bto it|\bto the {_NOUN}|{_ADDRESS}|\b(?:via|over|with|using) (?:ssh|telnet|vnc|tcp))"
+    rf"|(?:reach|access|visit|open|browse|query|fetch|ping|log ?in|load|send)\b[^.]{{0,60}}(?:{_ADDRESS}|(?:over|via) ssh)"
+)
+_RUN_REACH = r"(?:run|use|execute|do|type|issue|call)\b[^.]{0,40}?(?:\bssh\b|\bcurl\b|\btelnet\b|\bnc\b|\bgit (?:clone|push) \S*@)"
+_START = (
+    r"(?:start|launch|boot|bring up|spin up|stand up|host|serve|expose|set ?up|setup|configure|deploy|run|"
+    r"(?:create|write|build|make|implement|install)(?: [^.,]{0,40})? and (?:run|start|launch|host|serve)|return|provide)"
+)
+_OTHER_USE = r"\b(?:client|scripts?|tests?|scraper|crawler|connects? to|against|benchmark|unit file|dockerfile|flag|option|function|class|method)\b"
+_PUBLIC = r"\b(?!localhost)[\w-]+\.(?:com|org|net|io|dev|gov|edu)\b"
+
+
+def _task(prompt: str) -> str | None:
+    everything = sentences(prompt)
+    has_noun = any(re.search(rf"\b{_NOUN}", s, re.I) for s in everything)
+    for sentence in everything:
+        outside = re.search(_PUBLIC, sentence, re.I) and not re.search(_ADDRESS, sentence, re.I)
+        if not outside:
+            found = said(sentence, rf"\b{_WHO} {_MAY}\b[^.]{{0,40}}?\b(?:{_REACH})") or said(
+                sentence, rf"\b(?:{_WHO} )?{_MAY}\b (?:then )?{_RUN_REACH}"
+            )
+            if found and (not code_work(sentence) or re.search(_ADDRESS, sentence, re.I)):
+                return found
+        if code_work(sentence):
+            found = said(
+                sentence,
+                rf"\bso that (?:the |my |our )?{_NOUN}[^.]{{0,30}} (?:is|are|stays?|becomes?) (?:\w+ )?{_STATE}",
+            )
+            if found and re.search(_ADDRESS, sentence, re.I):
+                return found
+            continue
+        found = said(sentence, rf"\b{_NOUN}[^.]{{0,60}}?\b{_MODAL} (?!not\b)[^.]{{0,40}}?\b{_STATE}")
+        if found:
+            return found
+        match = re.search(
+            rf"(?:^|[,:] |\bthen |\band |\bplease |\bto |\byou |\d[.)] |[-*•] ){_START}\b(?P<what>[^.:]{{0,60}}?\b{_NOUN}[^.]{{0,80}}?)"
+            rf"(?:{_ADDRESS}|in the background|\b(?:up and )?running\b|\blistening\b|\blistens\b)",
+            sentence,
+            re.I,
+        )
+        if match and not re.search(_OTHER_USE, match.group("what"), re.I):
+            found = said(sentence, re.escape(match.group().strip(" ,:-*•")))
+            if found:
+                return found
+        if has_noun:
+            found = said(
+                sentence,
+                rf"\b(?:leave|keep)s? (?:it|them|both|everything|(?:the |your |a )?{_NOUN})(?: \w+)? (?:running|up|listening|online)\b"
+                r"|\b(?:leave|leaving|left|keep|stay|stays|stay up and) running (?:after|when|until|once|so)\b",
+            )
+            if found:
+                return found
+    return None
+
+
+@dataclass
+class State(Memory):
+    """Event indices, -1 where there is none."""
+
+    detached: int = -1
+    """The last launch in a session of its own with its output redirected."""
+    attached: int = -1
+    """The last launch that stays with its shell."""
+    unsure: int = -1
+    """The last launch of which the record cannot tell whether it survives, with the reason."""
+    reason: str = ""
+    probe: int = -1
+    """The last probe that came in a later call than every launch so far."""
+
+    @property
+    def launched(self) -> int:
+        return max(self.detached, self.attached, self.unsure)
+
+    @property
+    def done(self) -> bool:
+        """A detached launch, then a separate probe, and nothing launched since."""
+        return self.detached >= 0 and self.detached == self.launched and self.probe > self.detached
+
+
+class ServicePolicy(Policy):
+    id = "service-persistence"
+    at = "stop"
+    text = (
+        "Before you stop: the task needs the service to outlive this session. A process that belongs to this shell "
+        "(a plain `&`, nohup, a background task of the tool) can end together with it. If the service already runs in "
+        "a session of its own with standard input, output and error redirected, and a later, separate call has "
+        "reached it, change nothing and stop. Otherwise: end the instance that you started, by its process id; start "
+        "it again in a new session (setsid, the init system, a detached tmux, or the program's own daemon option) with "
+        "input from /dev/null and both outputs into a log file; let that call return; then, in a separate call, check "
+        "that it answers at the address the task names."
+    )
+
+    def fires(self, state: Any, event: Event) -> bool | None:
+        return _holds(state)[0]
+
+    def released(self, state: Any) -> bool:
+        return state.done
+
+
+class ServicePersistence(Procedure):
+    id = "service-persistence"
+    name = "stops with a service that it never detached, or never reached again from a later call"
+    State = State
+    policies: ClassVar[tuple[Policy, ...]] = (ServicePolicy(),)
+
+    def eligible(self, prompt: str) -> str | None:
+        return _task(prompt)
+
+    def walk(self, state: State, event: Before) -> Verdict | None:
+        call = event.call
+        for path, text in written(call):
+            what = _script(path, text)
+            if what:
+                remember(state.scripts, base(path), what)
+            else:
+                state.scripts.pop(base(path), None)
+        launches = []
+        for effect in call.effects:
+            if effect.kind == "serve":
+                launches.append(_session(call, effect.command, effect.info))
+            elif effect.kind == "run" and effect.command is not None:
+                how = state.scripts.get(program_of(effect.command))
+                if how:
+                    launches.append(_session(call, effect.command, {}) if how == "serves" else how)
+        for how in launches:
+            if how == "detached":
+                state.detached = event.index
+            elif how == "attached":
+                state.attached = event.index
+            else:
+                state.unsure, state.reason = event.index, how
+        if not launches and any(e.kind == "probe" for e in call.effects):
+            state.probe = event.index
+        return None
+
+    def saw(self, state: State, event: After) -> None:
+        kinds = {e.kind for e in event.call.effects}
+        if event.result.failed and "probe" in kinds and not kinds & {"serve", "run", "test"} and state.probe >= 0:
+            state.probe = -1
+
+    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+        if state.launched < 0:
+            return (
+                None
+                if state.unread < 0
+                else Verdict(None, event.index, "a command could not be read; it may have launched the service")
+            )
+        holds, why = _holds(state)
+        return Verdict(holds, event.index, why, () if state.launched < 0 else (state.launched,))
+
+    def behaved(self, state: State) -> bool | None:
+        if state.done:
+            return True
+        return None if state.unread > state.launched else False
+
+
+def _holds(state: State) -> tuple[bool | None, str]:
+    """Whether stopping now loses the service."""
+    if state.done:
+        return False, ""
+    if state.launched < 0:
+        return None, "no launch seen"
+    if state.unread > state.launched:
+        return None, "a later command could not be read"
+    probed = state.probe > state.launched
+    if state.detached == state.launched or (not probed and state.reason != "remote"):
+        if not probed:
+            return True, "no call after the launch has reached the service"
+    if state.attached == state.launched and state.detached < 0 and state.unsure < state.attached:
+        return True, "the last launch belongs to the shell that started it"
+    return None, f"whether the launch survives is not in the record ({state.reason or 'launches of several kinds'})"
+
+
+def _session(call: Call, command: Command | None, info: dict[str, Any]) -> str:
+    """'detached', 'attached', or why it cannot be told: 'terminal', 'hangup-proof only', 'remote'."""
+    own = info.get("own_session")
+    wrappers = set(command.wrappers) if command is not None else set()
+    if own is None:
+        if wrappers & {"setsid", "tmux", "screen", "systemd-run", "daemonize", "start-stop-daemon"}:
+            own = "yes"
+        elif "nohup" in wrappers:
+            own = "hangup-proof only"
+        else:
+            own = "no"
+    if own == "unknown" or (command is not None and command.remote and own != "yes"):
+        return "remote"
+    redirected = info.get("redirected") or (command is not None and _outputs_redirected(command))
+    if own == "yes" and (redirected or not wrappers & {"setsid"}):
+        return "detached"
+    if own == "hangup-proof only" and redirected:
+        return "hangup-proof only"
+    return "terminal" if call.kind == "keys" else "attached"
+
+
+def _outputs_redirected(command: Command) -> bool:
+    """Whether output and error both leave the shell's own streams. A background job's input is /dev/null already."""
+    out = error = False
+    for redirect in command.redirects:
+        if redirect.op in {"&>", "&>>"}:
+            out = error = True
+        elif redirect.op == ">&" and redirect.target.isdigit():
+            if redirect.fd == 2 and redirect.target == "1":
+                error = out
+            elif redirect.fd in {1, None} and redirect.target == "2":
+                out = error
+        elif redirect.op in {">", ">>", ">|", ">&"}:
+            out, error = out or redirect.fd in {1, None}, error or redirect.fd == 2
+    return out and error
+
+
+def _script(path: str, text: str) -> str:
+    """What running a script launches: '', 'serves' (it is the service) or how its own launch is attached."""
+    found: list[Effect] = effects_of_text(path, text)
+    launches = [e for e in found if e.kind == "serve"]
+    if path.endswith(".py") or not launches:
+        pattern = r"\.serve_forever\(|\bapp\.run\(|uvicorn\.run\(|\bweb\.run_app\(|\.listen\(\d|\.listen\((?:PORT|port)|http\.createServer\(|\bserve\(app"
+        return "serves" if launches or re.search(pattern, text) else ""
+    hows = {_session(Call("", "", "shell"), e.command, e.info) for e in launches}
+    for how in ("attached", "remote", "hangup-proof only"):
+        if how in hows:
+            return how
+    return "detached"
