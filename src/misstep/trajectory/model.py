@@ -66,6 +66,7 @@ class Result:
     """What came back from a call."""
 
     output: str
+    """What the program or tool gave, without the header in which the harness says the exit code."""
     exit_code: int | None = None
     failed: bool | None = None
     """True, False, or None where the record does not tell."""
@@ -96,7 +97,8 @@ class Step:
     time: float | None = None
     """Seconds since the epoch, UTC."""
     id: str = ""
-    """The record's own id (uuid), for finding copies of one session in several files."""
+    """The record's own id (uuid), for finding copies of one session in several files: a resumed session is written
+    again as a growing prefix, and a sub-agent's steps may be in the parent's file and in its own."""
     model: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     """prompt_tokens, completion_tokens, cached_tokens, cost_usd: those that are known."""
@@ -111,6 +113,9 @@ class Step:
     stop: bool | None = None
     """True: the agent ended its turn with this step; False: it did not; None: told from what follows."""
     extra: dict[str, Any] = field(default_factory=dict)
+    """What a reader adds: `line` (in the file, from 1), `harness` (a system step that reports the harness's own error),
+    `continues` ({call id: the earlier call whose process this one asks about}), `ended` ({call id: exit_code, seconds}
+    of a command that outlived its call)."""
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..model import Call, Result, Step
@@ -32,6 +33,9 @@ _REFUSED = (
     "Hook PreToolUse:",
     "PreToolUse:",
 )
+_TIMED_OUT = re.compile(r"Command timed out after \d")
+_BROKEN = re.compile(r"\A(?:ENOENT: no such file or directory, posix_spawn|spawn \S+ E[A-Z]+\b)")
+"""The harness could not start a program of its own."""
 _NEVER_RAN = ("<tool_use_error>Sibling tool call errored", "<tool_use_error>Cancelled: ", "Sibling tool call errored")
 
 
@@ -91,6 +95,8 @@ def result_of(block: dict[str, Any], record: dict[str, Any], kind: str) -> Resul
     result = Result(output, failed=False)
     if block.get("is_error"):
         _failure(result, output)
+        if kind == "search" and _BROKEN.match(output):
+            result.fault, result.failed = "harness", None
     if isinstance(detail, dict):
         _detail(result, detail)
     if kind == "shell":
@@ -108,8 +114,11 @@ def _failure(result: Result, output: str) -> None:
     if exit_:
         result.exit_code = int(exit_[1])
         result.output = output[exit_.end() :]
-        if "[Request interrupted by user" in output[-200:] or "Command was aborted before completion" in output[-200:]:
+        ends = result.output[:200] + result.output[-200:]
+        if result.output.startswith(INTERRUPTED) or "Command was aborted before completion" in ends:
             result.fault, result.failed = "interrupted", None
+        elif _TIMED_OUT.search(ends):
+            result.timed_out = True
     elif output.startswith(_NEVER_RAN):
         result.fault, result.failed = "never-ran", None
     elif output.startswith(_REFUSED):
@@ -125,8 +134,8 @@ def _failure(result: Result, output: str) -> None:
 def _detail(result: Result, detail: dict[str, Any]) -> None:
     if detail.get("interrupted") is True and not result.fault:
         # A time limit is said in the text; without it a person stopped the command.
-        timed_out = "timed out" in result.output[-400:] or "timed out" in result.output[:400]
-        result.fault, result.failed = (None, True) if timed_out else ("interrupted", None)
+        result.timed_out = bool(_TIMED_OUT.search(result.output[:400] + result.output[-400:]))
+        result.fault, result.failed = (None, True) if result.timed_out else ("interrupted", None)
     meaning = detail.get("returnCodeInterpretation")
     if isinstance(meaning, str) and meaning:
         result.exit_code = 1 if meaning in _MEANT else None

@@ -23,6 +23,7 @@ _REFUSED = re.compile(
     r"|Tool call blocked by PreToolUse hook: |rejected: |approval (?:denied|required by policy)"
 )
 _INTERRUPTED = re.compile(r"aborted by user after [\d.]+s|aborted\Z|command aborted by user")
+_TIMED_OUT = re.compile(r"(?:Total output lines: \d+\n+)?(?:command|Command) timed out after \d+")
 _MALFORMED = re.compile(
     r"failed to parse function arguments|unsupported call: |unsupported custom tool call|apply_patch verification failed"
     r"|invalid patch|Tool [^\n]{1,80} not found|tool [^\n]{1,80} invoked with incompatible payload"
@@ -57,6 +58,7 @@ def result_of(value: Any, kind: str, known: dict[str, Any] | None = None) -> Res
     if result.exit_code is not None and not result.fault:
         result.failed = result.exit_code != 0
     result.truncated = result.truncated or is_cut(result.output)
+    result.timed_out = bool(_TIMED_OUT.match(result.output))
     return result
 
 

@@ -39,7 +39,7 @@ def shell_result(text: str) -> Result:
         result.running = True
         return result
     if _TIMED_OUT.match(text):
-        result.failed = True
+        result.failed = result.timed_out = True
         return result
     if _INTERRUPTED.match(text):
         result.fault = "interrupted"
