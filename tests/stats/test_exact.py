@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from misstep.stats import TooLargeError, attainable_p, exact, interaction, mean_interval, paired_effect, sign_flip_p
 from misstep.stats.exact import SumLaw, difference_quantile, integers, subset_tails, sum_tails
 
+# A busy machine is not a failure.
+relaxed = settings(deadline=None, max_examples=80)
 small = st.lists(st.integers(-4, 4), min_size=1, max_size=7)
 differences = st.lists(st.integers(-3, 3), min_size=1, max_size=40)
 
 
+@relaxed
 @given(small)
 def test_sign_flip_counts_every_pattern(values):
     sums = [
@@ -24,6 +27,7 @@ def test_sign_flip_counts_every_pattern(values):
     assert sign_flip_p(values) == sum(s >= abs(sum(values)) for s in sums) / len(sums)
 
 
+@relaxed
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=5), st.sampled_from([0.5, 0.8, 0.9, 0.95, 0.99]))
 def test_interval_counts_every_draw(values, level):
     counts = Counter(map(sum, product(values, repeat=len(values))))
@@ -39,6 +43,7 @@ def test_interval_counts_every_draw(values, level):
     assert mean_interval(values, level=level)[:2] == pytest.approx(ends, abs=1e-12)
 
 
+@relaxed
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=5), st.lists(st.integers(-4, 4), min_size=1, max_size=5))
 def test_interaction_counts_every_split(a, b):
     def difference(chosen, rest):
@@ -53,6 +58,7 @@ def test_interaction_counts_every_split(a, b):
     assert interaction(a, b).p == pytest.approx(hits / len(splits), abs=1e-12)
 
 
+@relaxed
 @given(
     st.lists(st.integers(-3, 3), min_size=1, max_size=4),
     st.lists(st.integers(-3, 3), min_size=1, max_size=4),
@@ -71,6 +77,7 @@ def test_difference_of_cohorts_counts_every_pair_of_draws(a, b, target):
     assert difference_quantile(SumLaw(a), SumLaw(b), scale_a, scale_b, *target) == total
 
 
+@relaxed
 @given(differences, st.randoms(use_true_random=False), st.integers(1, 9))
 def test_order_scale_and_sign_do_not_matter(values, random, scale):
     shuffled = random.sample(values, len(values))
@@ -84,6 +91,7 @@ def test_order_scale_and_sign_do_not_matter(values, random, scale):
     assert scaled.interval[:2] == pytest.approx([end / scale for end in effect.interval[:2]])
 
 
+@relaxed
 @given(differences)
 def test_p_and_interval_stay_in_their_bounds(values):
     effect = paired_effect(values)
@@ -95,6 +103,7 @@ def test_p_and_interval_stay_in_their_bounds(values):
     assert effect.interval.high <= wider.high
 
 
+@relaxed
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=12), st.data())
 def test_turning_a_task_round_never_lowers_p(values, data):
     index = data.draw(st.integers(0, len(values) - 1))
@@ -102,10 +111,10 @@ def test_turning_a_task_round_never_lowers_p(values, data):
     assert sign_flip_p(turned) >= sign_flip_p(values) == attainable_p(len(values))
 
 
+@relaxed
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), min_size=1, max_size=3), min_size=1, max_size=6)
 )
-@settings(max_examples=60, deadline=None)
 def test_engines_agree(terms):
     low, high = (sum(pick(v for v, _ in t) for t in terms) for pick in (min, max))
     for point in range(low, high + 1):
