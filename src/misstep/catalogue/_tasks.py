@@ -14,7 +14,7 @@ LIMIT = 6000
 _BREAK = re.compile(r"(?<=[.!?])[)\"'’”]*\s+(?=[\"'“`(*\w-])|\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)|;\s")
 _DENIED = re.compile(
     r"\b(?:do(?:es)? not|did not|don['’]?t|doesn['’]?t|needn['’]?t|never|without|no need to|not|rather than|instead of|"
-    r"avoid(?:ing)?|skip|no longer|no|isn['’]?t|aren['’]?t|can['’]?t|cannot|won['’]?t|ignore)\b[^,.;:!?]{0,50}$",
+    r"avoid(?:ing)?|skip|no longer|no|isn['’]?t|aren['’]?t|can['’]?t|cannot|won['’]?t|ignore)\b[^,.;:!?\n]{0,50}$",
     re.I,
 )
 _CODE_WORK = re.compile(

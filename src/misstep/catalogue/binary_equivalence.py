@@ -71,7 +71,7 @@ _COMPILERS = {
 _BINARY = r"\b(?:binary|executable|compiled (?:program|binary|version|file|executable|\w+ program)|(?:i['’]ve|i have|has been|was) compiled|elf|object file|disassembl\w+|decompil\w+|reverse[- ]engineer\w*)\b"
 _REMAKE = (
     r"\b(?:re-?implement\w*|rewrite|re-?create|reproduce|replicate|clone|reverse[- ]engineer\w*|decompile|equivalent (?:program|source|implementation)"
-    r"|(?:write|create|produce|make|give|provide|build)\b[^.]{0,50}\b(?:program|source|implementation|replacement|\w+\.(?:c|cpp|rs|go|py|cc)))\b"
+    r"|(?:write|create|produce|make|give|provide|build)\b.{0,50}\b(?:program|source|implementation|replacement|\w+\.(?:c|cpp|rs|go|py|cc)))\b"
 )
 _SAME = (
     r"\b(?:identical(?:ly)?|same (?:output|behaviou?r|result|operation|bytes|thing)|exactly (?:the same|like|as|what|match\w*)|byte[- ]for[- ]byte|"
@@ -83,14 +83,14 @@ _SIZE = (
     r"\s*\d[\d,. ]*\s?(?:k|kb|kib|bytes?|b|m|mb|mib|characters?|kilobytes?)\b"
 )
 _ALONE = (
-    r"\b(?:must not|should not|may not|do not|don['’]t|cannot|can['’]t|without|never)\b[^.]{0,40}\b(?:call|invoke|run|execut\w+|us(?:e|ing)|depend\w*|embed\w*|link\w*|read\w*|includ\w*)\b"
-    r"[^.]{0,40}\b(?:original|binary|executable|it|mystery|program)\b|\bindependent(?:ly)? (?:of|from)\b|\bself-contained\b|\bstand-?alone\b"
+    r"\b(?:must not|should not|may not|do not|don['’]t|cannot|can['’]t|without|never)\b.{0,40}\b(?:call\w*|invok\w+|run(?:ning)?|execut\w+|us(?:e|ing)|depend\w*|embed\w*|link\w*|read\w*|includ\w*)\b"
+    r".{0,40}\b(?:original|binary|executable|it|mystery|program)\b|\bindependent(?:ly)? (?:of|from)\b|\bself-contained\b|\bstand-?alone\b"
 )
 
 
 def _task(prompt: str) -> str | None:
     everything = sentences(prompt)
-    text = ". ".join(s for s in everything if not code_work(s) or re.search(r"\breverse|\bport\b", s, re.I))
+    text = "\n".join(s for s in everything if not code_work(s) or re.search(r"\breverse|\bport\b", s, re.I))
     binary, remake, same = said(text, _BINARY), said(text, _REMAKE), said(text, _SAME)
     if not (binary and remake and same):
         return None

@@ -47,8 +47,9 @@ _DAMAGE = (
 )
 _RECOVER = (
     r"\b(?:recover(?:y|ed|ing|s)?|restor(?:e|ed|ing)|repair(?:ed|ing)?|salvag(?:e|ed|ing)|rescu(?:e|ed|ing)|reconstruct|"
-    r"get (?:back|out)|bring back|undelete|extract|fix)\b[^.]{0,80}?\b(?:rows?|records?|data|entries|tables?|contents?|databases?|"
+    r"get (?:back|out)|bring back|undelete|extract)\b.{0,80}?\b(?:rows?|records?|data|entries|tables?|contents?|databases?|"
     r"values?|files?|sqlite3?|information|it|them|wal|\w+\.(?:db|sqlite3?|db3))\b"
+    r"|\bfix (?:the |this |my |our |a )?(?:\w+ ){0,2}(?:databases?|sqlite3?|\w+\.(?:db|sqlite3?|db3))\b"
 )
 _ABOUT_CODE = (
     r"\b(?:unit tests?|test cases?|function|method|class|feature|migrations?|schema change|endpoint|pull request|refactor|"
@@ -65,7 +66,7 @@ def _task(prompt: str) -> str | None:
         recover = said(sentence, _RECOVER)
         if not recover or (code_work(sentence) and not re.match(r"\W*(?:please )?(?:fix|port)\b", sentence, re.I)):
             continue
-        around = ". ".join(everything[max(0, number - 3) : number + 4])
+        around = "\n".join(everything[max(0, number - 3) : number + 4])
         database, damage = said(around, _DATABASE), said(around, _DAMAGE)
         if database and damage and not re.search(_ABOUT_CODE, around, re.I):
             return joined(database, damage, recover)
@@ -275,7 +276,7 @@ def _evidence(state: State, path: str) -> bool | None:
         return True
     if _main(base(path)) not in state.names:
         return None if any(c in path for c in "*?") else False
-    return False if path.startswith("/tmp/") else True
+    return not path.startswith("/tmp/")
 
 
 def _sufficient(state: State, path: str) -> bool:
@@ -327,9 +328,7 @@ def _note_copies(state: State, command: Command | None, effects: Sequence[Effect
         command.name == "tar"
         and re.search(r"^-?\w*c", command.argv[1] if len(command.argv) > 1 else "")
         and len(words) >= 2
-    ):
-        keep(state.copies, *words[1:] if not command.argv[1].startswith("-") else words[1:])
-    elif command.name in {"zip", "7z"} and len(words) >= 2:
+    ) or (command.name in {"zip", "7z"} and len(words) >= 2):
         keep(state.copies, *words[1:])
     elif command.name == "dd":
         keep(state.copies, *(a[3:] for a in command.argv if a.startswith("if=")))

@@ -40,25 +40,25 @@ from .base import Policy, Verdict
 
 _GIT = (
     r"\bgit server\b|\bbare (?:git )?repo(?:sitory)?\b|\bpost-receive\b|\bgit (?:daemon|host(?:ing)?)\b|\bgit clone \S+@\S+"
-    r"|\bgit remote\b[^.]{0,40}\bserver\b|\bgit push \S+@\S+|\bgit repo(?:sitory)?\b[^.]{0,60}\bover ssh\b"
+    r"|\bgit remote\b.{0,40}\bserver\b|\bgit push \S+@\S+|\bgit repo(?:sitory)?\b.{0,60}\bover ssh\b"
 )
 _WEB = (
     r"\bweb ?server\b|\bnginx\b|\bapache\b|\bhttpd\b|\bcaddy\b|\bhttps?://|\bweb ?(?:site|page|root)\b|\bover https?\b"
 )
 _PUBLISH = (
-    r"\bpush(?:es|ed|ing)?\b[^.]{0,120}\b(?:deploy(?:s|ed|ment)?|publish(?:es|ed)?|serv(?:e|es|ed)|visible|available|appears?|updates?|webserver|web server|live)\b"
-    r"|\b(?:deploy|publish|serve)(?:s|ed|ment)?\b[^.]{0,120}\b(?:push(?:es|ed)?|branch(?:es)?|hook|repo(?:sitory)?|commits?)\b"
-    r"|\bpush(?:es|ed)?\b[^.]{0,80}\bhttps?://"
+    r"\bpush(?:es|ed|ing)?\b.{0,120}\b(?:deploy(?:s|ed|ment)?|publish(?:es|ed)?|serv(?:e|es|ed)|visible|available|appears?|updates?|webserver|web server|live)\b"
+    r"|\b(?:deploy|publish|serve)(?:s|ed|ment)?\b.{0,120}\b(?:push(?:es|ed)?|branch(?:es)?|hook|repo(?:sitory)?|commits?)\b"
+    r"|\bpush(?:es|ed)?\b.{0,80}\bhttps?://"
 )
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/", "$(mktemp", "$TMP", "${TMP")
 
 
 def _task(prompt: str) -> str | None:
-    everything = [s for s in sentences(prompt)]
-    text = ". ".join(everything)
+    everything = sentences(prompt)
+    text = "\n".join(everything)
     git = next((f for s in everything if not code_work(s) and (f := said(s, _GIT))), None)
     web = said(text, _WEB)
-    publish = said(" ".join(prompt[:6000].split()), _PUBLISH)
+    publish = said(text.replace("\n", " "), _PUBLISH)
     return joined(git, web, publish) if git and web and publish else None
 
 
@@ -110,7 +110,10 @@ class DeploymentPreservation(Procedure):
         why = ""
         folder = call.cwd or ""
         for command in commands(call):
-            keep(state.places, *_places(" ".join([*command.env.values(), *command.argv, command.stdin or ""])))
+            keep(
+                state.places,
+                *_places(" ".join([*(f"{k}={v}" for k, v in command.env.items()), *command.argv, command.stdin or ""])),
+            )
             _follow(state, command)
             if command.name in {"cd", "pushd"} and len(command.argv) > 1:
                 folder = _inside(folder, command.argv[1])

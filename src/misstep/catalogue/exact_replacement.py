@@ -51,18 +51,18 @@ from ._tasks import clip, denied, first, joined, said, sentences
 from .base import Misstep, Policy, Verdict
 
 _MAP = (
-    r"\b(?:replac(?:e|es|ed|ing|ement)|substitut(?:e|ed|ing|ion)|swap(?:ping)?)\b[^.]{0,120}?\b(?:with|by|for|from|using|in|of)\b"
+    r"\b(?:replac(?:e|es|ed|ing|ement)|substitut(?:e|ed|ing|ion)|swap(?:ping)?)\b.{0,120}?\b(?:with|by|for|from|using|in|of)\b"
     r"|\b(?:allowed|permitted|listed|given|approved|provided) (?:synonyms?|replacements?|substitutions?|words?)\b"
     r"|\bplaceholders?(?: values?)?\b|\breplacement (?:map|table|list|pairs?)\b|\bredact\b"
 )
 _PROTECTED = (
     r"\bonly (?:edits?|changes?|modifications?|differences?) (?:that )?(?:you (?:may|can|are allowed to)|allowed|permitted)"
-    r"|\b(?:the )?only (?:edits?|changes?|modifications?)\b[^.]{0,30}\b(?:is|are)\b"
+    r"|\b(?:the )?only (?:edits?|changes?|modifications?)\b.{0,30}\b(?:is|are)\b"
     r"|\b(?:do not|don['’]t|must not|never|may not) (?:make any |make )?(?:\w+ )?(?:change|changes|modify|alter|touch|edit|edits|reformat|rewrite)\b"
-    r"[^.]{0,60}\b(?:else|other|anything|any|rest|remaining|outside|that do not|unrelated|unnecessary|surrounding)\b"
-    r"|\b(?:do not|don['’]t|must not|without) (?:mak(?:e|ing) )?(?:any )?(?:other|unnecessary|further|additional|unrelated) (?:changes?|edits?|modifications?)\b"
+    r".{0,60}\b(?:else|other|anything|any|rest|remaining|outside|that do not|unrelated|unnecessary|surrounding)\b"
+    r"|\b(?:do not|don['’]t|must not|without) (?:mak(?:e|ing) )?(?:any )?(?:(?:other|unnecessary|further|additional|unrelated) )+(?:changes?|edits?|modifications?)\b"
     r"|\bno (?:other|further|additional) (?:changes?|edits?|modifications?)\b"
-    r"|\b(?:leave|keep|everything else|all other|the rest|rest of)\b[^.]{0,60}\b(?:unchanged|untouched|intact|as (?:it|they) (?:is|are|was|were)|identical|exactly)\b"
+    r"|\b(?:leave|keep|everything else|all other|the rest|rest of)\b.{0,60}\b(?:unchanged|untouched|intact|as (?:it|they) (?:is|are|was|were)|identical|exactly)\b"
     r"|\bbyte[- ](?:for[- ]byte|identical)\b|\bwithout (?:changing|altering|touching|modifying) (?:any|the rest|anything|other)\b"
 )
 _SECRETS = r"\b(?:api[ -]?keys?|credentials?|secrets?|passwords?|access keys?|access tokens?|private keys?|tokens?)\b"

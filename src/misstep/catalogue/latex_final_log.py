@@ -39,10 +39,10 @@ _BUILDERS = {"pdflatex", "xelatex", "lualatex", "latex", "latexmk", "tectonic", 
 _LATEX = r"\b(?:la)?tex\b|\bpdflatex\b|\w\.tex\b|\b(?:xe|lua)latex\b|\\?hbox(?:es)?\b"
 _FORBID = (
     r"\b(?:no|without(?: any)?|free of|zero|not (?:contain|have|produce|give|cause|report|any)|never|eliminate|remove|get rid of|avoid|"
-    r"fix|resolve|clear|prevent|must not|should not|none of|any)\b[^.]{0,60}\boverfull\b"
-    r"|\boverfull\b[^.]{0,80}\b(?:must not|should not|not allowed|forbidden|disappear|go away|be (?:removed|fixed|eliminated|gone|resolved)|are gone|not acceptable|unacceptable)\b"
+    r"fix|resolve|clear|prevent|must not|should not|none of|any)\b.{0,60}\boverfull\b"
+    r"|\boverfull\b.{0,80}\b(?:must not|should not|not allowed|forbidden|disappear|go away|be (?:removed|fixed|eliminated|gone|resolved)|are gone|not acceptable|unacceptable)\b"
 )
-_ALLOWED = r"\boverfull\b[^.]{0,50}\b(?:fine|acceptable|ok|okay|allowed|can be ignored|do not matter|don['’]t matter|may (?:stay|remain))\b|\bignore\b[^.]{0,30}\boverfull\b"
+_ALLOWED = r"\boverfull\b.{0,50}\b(?:fine|acceptable|ok|okay|allowed|can be ignored|do not matter|don['’]t matter|may (?:stay|remain))\b|\bignore\b.{0,30}\boverfull\b"
 
 
 @dataclass
@@ -78,7 +78,7 @@ class LatexFinalLog(Procedure):
 
     def eligible(self, prompt: str) -> str | None:
         everything = sentences(prompt)
-        text = ". ".join(everything)
+        text = "\n".join(everything)
         latex = said(text, _LATEX)
         if not latex or re.search(_ALLOWED, text, re.I):
             return None

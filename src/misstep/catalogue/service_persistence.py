@@ -51,7 +51,7 @@ _NOUN = (
 )
 _STATE = (
     r"(?:running|reachable|listening|accessible|online|up and running|serving|left running|kept running"
-    rf"|(?:available|up|run|runs|listen|listens|serve|respond|answer|served|exposed)\b(?=[^.]{{0,60}}(?:{_ADDRESS}|in the background)))"
+    rf"|(?:available|up|run|runs|listen|listens|serve|respond|answer|served|exposed)\b(?=.{{0,60}}(?:{_ADDRESS}|in the background)))"
 )
 _MODAL = r"(?:must|should|needs? to|has to|have to|shall|ought to|is to|are to)"
 _WHO = (
@@ -60,10 +60,12 @@ _WHO = (
 )
 _MAY = r"(?:can(?! ?not|['’]t)|could|should be able to|must be able to|will be able to|am able to|are able to|want to be able to)"
 _REACH = (
-    rf"(?:ssh|curl|telnet|wget|netcat|grpcurl)\b|connect\b[^.]{{0,30}}(?:\bto it|\bto the {_NOUN}|{_ADDRESS}|\b(?:via|over|with|using) (?:ssh|telnet|vnc|tcp))"
-    rf"|(?:reach|access|visit|open|browse|query|fetch|ping|log ?in|load|send)\b[^.]{{0,60}}(?:{_ADDRESS}|(?:over|via) ssh)"
+    rf"(?:ssh|curl|telnet|wget|netcat|grpcurl)\b|connect\b.{{0,30}}(?:\bto it|\bto the {_NOUN}|{_ADDRESS}|\b(?:via|over|with|using) (?:ssh|telnet|vnc|tcp))"
+    rf"|(?:reach|access|visit|open|browse|query|fetch|ping|log ?in|load|send)\b.{{0,60}}(?:{_ADDRESS}|(?:over|via) ssh)"
 )
-_RUN_REACH = r"(?:run|use|execute|do|type|issue|call)\b[^.]{0,40}?(?:\bssh\b|\bcurl\b|\btelnet\b|\bnc\b|\bgit (?:clone|push) \S*@)"
+_RUN_REACH = (
+    r"(?:run|use|execute|do|type|issue|call)\b.{0,40}?(?:\bssh\b|\bcurl\b|\btelnet\b|\bnc\b|\bgit (?:clone|push) \S*@)"
+)
 _START = (
     r"(?:start|launch|boot|bring up|spin up|stand up|host|serve|expose|set ?up|setup|configure|deploy|run|"
     r"(?:create|write|build|make|implement|install)(?: [^.,]{0,40})? and (?:run|start|launch|host|serve)|return|provide)"
@@ -78,7 +80,7 @@ def _task(prompt: str) -> str | None:
     for sentence in everything:
         outside = re.search(_PUBLIC, sentence, re.I) and not re.search(_ADDRESS, sentence, re.I)
         if not outside:
-            found = said(sentence, rf"\b{_WHO} {_MAY}\b[^.]{{0,40}}?\b(?:{_REACH})") or said(
+            found = said(sentence, rf"\b{_WHO} {_MAY}\b.{{0,40}}?\b(?:{_REACH})") or said(
                 sentence, rf"\b(?:{_WHO} )?{_MAY}\b (?:then )?{_RUN_REACH}"
             )
             if found and (not code_work(sentence) or re.search(_ADDRESS, sentence, re.I)):
@@ -86,16 +88,16 @@ def _task(prompt: str) -> str | None:
         if code_work(sentence):
             found = said(
                 sentence,
-                rf"\bso that (?:the |my |our )?{_NOUN}[^.]{{0,30}} (?:is|are|stays?|becomes?) (?:\w+ )?{_STATE}",
+                rf"\bso that (?:the |my |our )?{_NOUN}.{{0,30}} (?:is|are|stays?|becomes?) (?:\w+ )?{_STATE}",
             )
             if found and re.search(_ADDRESS, sentence, re.I):
                 return found
             continue
-        found = said(sentence, rf"\b{_NOUN}[^.]{{0,60}}?\b{_MODAL} (?!not\b)[^.]{{0,40}}?\b{_STATE}")
+        found = said(sentence, rf"\b{_NOUN}.{{0,60}}?\b{_MODAL} (?!not\b).{{0,40}}?\b{_STATE}")
         if found:
             return found
         match = re.search(
-            rf"(?:^|[,:] |\bthen |\band |\bplease |\bto |\byou |\d[.)] |[-*•] ){_START}\b(?P<what>[^.:]{{0,60}}?\b{_NOUN}[^.]{{0,80}}?)"
+            rf"(?:^|[,:] |\bthen |\band |\bplease |\bto |\byou |\d[.)] |[-*•] ){_START}\b(?P<what>[^.:]{{0,60}}?\b{_NOUN}.{{0,80}}?)"
             rf"(?:{_ADDRESS}|in the background|\b(?:up and )?running\b|\blistening\b|\blistens\b)",
             sentence,
             re.I,
@@ -225,9 +227,8 @@ def _holds(state: State) -> tuple[bool | None, str]:
     if state.unread > state.launched:
         return None, "a later command could not be read"
     probed = state.probe > state.launched
-    if state.detached == state.launched or (not probed and state.reason != "remote"):
-        if not probed:
-            return True, "no call after the launch has reached the service"
+    if not probed and (state.detached == state.launched or state.reason != "remote"):
+        return True, "no call after the launch has reached the service"
     if state.attached == state.launched and state.detached < 0 and state.unsure < state.attached:
         return True, "the last launch belongs to the shell that started it"
     return None, f"whether the launch survives is not in the record ({state.reason or 'launches of several kinds'})"

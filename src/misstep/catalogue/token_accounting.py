@@ -38,7 +38,7 @@ from .base import Policy, Verdict
 
 _COUNT = (
     r"\b(?:how many|number of|count(?:ing)?(?: up)?|total(?: number of)?|sum of|tally)\b(?: of)?(?: all)?(?: the)?(?: [\w.-]+){0,3}? tokens?\b|\btoken counts?\b|\btokens? (?:in total|altogether)\b"
-    r"|\b(?:amount|size)\b[^.]{0,30}\bin tokens\b"
+    r"|\b(?:amount|size)\b.{0,30}\bin tokens\b"
 )
 _DATA = r"\b(?:dataset|data set|corpus|corpora|hugging ?face|parquet|jsonl)\b"
 _SELECT = (
@@ -55,9 +55,9 @@ def _task(prompt: str) -> str | None:
     everything = sentences(prompt)
     for number, sentence in enumerate(everything):
         count = said(sentence, _COUNT)
-        if not count or (code_work(sentence) and not re.match(r"\W*how many\b", sentence, re.I)):
+        if not count or (code_work(sentence) and not re.match(r"\W*(?:how many|what is|what's)\b", sentence, re.I)):
             continue
-        around = ". ".join(everything[max(0, number - 2) : number + 4])
+        around = "\n".join(everything[max(0, number - 2) : number + 4])
         data, select, tokenizer = said(around, _DATA), said(around, _SELECT), said(around, _TOKENIZER)
         if data and select and tokenizer and not re.search(_NOT_TEXT, around, re.I):
             return joined(count, select, data)

@@ -1,0 +1,244 @@
+"""The eight scoped families: which tasks they are for, and what their state recognises."""
+
+from __future__ import annotations
+
+import pytest
+
+from misstep.catalogue import Fold, get, missteps
+from misstep.catalogue.examples import parse
+
+FAMILIES = (
+    "service-persistence",
+    "deployment-preservation",
+    "database-evidence",
+    "exact-replacement",
+    "latex-final-log",
+    "binary-equivalence",
+    "token-accounting",
+    "complete-enumeration",
+)
+
+# -- routing: family -> (tasks that are in scope, near ones that are not) -------------------------
+
+ROUTING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "service-persistence": (
+        (
+            "Write a currency converter and run the server on port 4411. Requests to /rate return JSON.",
+            "Boot disk.img in qemu. Afterwards I should be able to run `ssh -p 2200 admin@localhost` and get a shell.",
+            "Create a gRPC counter in counter.py. Start it in the background and leave it running; the server must listen on port 5055.",
+            "Set up nginx with a custom 404 page. The web server should be accessible at http://localhost:8081 afterwards.",
+            "Launch the virtual machine from router.qcow2 in such a way that I can connect to it via telnet 127.0.0.1 5001.",
+            "Host a package index on localhost:8099 so that pip can install vectorlib from it. Keep the server running.",
+            "Fix the proxy configuration in /etc/haproxy so that the proxy is reachable on port 8443 again.",
+            "1. Install redis\n2. Configure a password\n3. Start the redis server in the background on port 6390",
+            "Build a chat daemon listening on a unix socket. Our monitor must be able to connect to it with tcp on port 99.",
+        ),
+        (
+            "Scrape all titles from the shop at http://server:8000 and save them to titles.csv.",
+            "The ticket API is available at http://api:7000. Create a ticket named 'Printer' with its endpoint.",
+            "Add a /health endpoint to the server in app.py and write a unit test for it.",
+            "I cannot curl example.com from this box. Find out why and tell me what to do.",
+            "Write a client that connects to the server on port 9000 and prints what it sends.",
+            "Explain how the server in src/net starts listening on port 8080.",
+            "Port the script to Python 3 so that it runs on Windows. Do not start the server.",
+            "Refactor the service class: it should be running its jobs in a thread pool.",
+            "Make a self-signed certificate for an internal server and store it in ssl/server.pem.",
+            "Review the plan: the server must be listening before the tests start, why is it not?",
+            "Build the kernel so that I can boot it with qemu-system-x86_64 -kernel bzImage.",
+        ),
+    ),
+    "deployment-preservation": (
+        (
+            "Set up a git server on this host. When I git push to it, a post-receive hook deploys the branch to nginx on port 8080.",
+            "Create a bare repository at /srv/blog.git; every push to it must be published by the web server at http://localhost:9001/.",
+            "Configure git hosting over ssh with a bare git repo. Pushed pages should be served over https://localhost:8444/.",
+            "I want to run git push git@box:/repos/site main and then see the page on the webserver at http://box:8000/a.html.",
+            "Install a git server with two branches; pushing to either one deploys it to its own directory of the Apache web root.",
+            "Make a git server where a commit pushed to 'live' is available at http://localhost:7070/index.html within a second.",
+            "Host project.git as a bare repo. Its post-receive hook must publish the docs folder to the nginx web root on each push.",
+            "Provide a git server for me: git clone user@host:/git/x, then git push origin web, and curl http://host:8082/x.html shows the file.",
+        ),
+        (
+            "Transform my GitHub repository into a personal website and push the changes back to GitHub.",
+            "Set up an nginx web server on port 8080 that serves /var/www/html with request logging.",
+            "I made changes to my site but cannot find them after a git checkout. Merge them into master.",
+            "Find and remove all API keys from this git repository.",
+            "Write a git hook that refuses commits without a ticket number.",
+            "Deploy the web server from the release archive, then tag the commit.",
+            "Explain what a bare repository is and how git push works over https.",
+            "Create a bare repository backup of this project under /backup.",
+        ),
+    ),
+    "database-evidence": (
+        (
+            "The SQLite file /var/lib/shop/orders.db got corrupted. Recover as many rows as possible into orders.json.",
+            "A database in WAL mode lies in /data. The write-ahead log seems encrypted with a simple XOR. Recover all records.",
+            "Someone deleted entries from notes.sqlite. Restore the lost rows and write them to a CSV file.",
+            "Our database was truncated during a power failure. Salvage the data that is still in cache.db.",
+            "app.db says 'database disk image is malformed'. Please repair the database without losing rows.",
+            "The WAL of the database is damaged, so that only part of the data is visible. Get back the missing records.",
+            "Fix the corrupted SQLite database at ./inventory.db and extract the records into inventory.json.",
+            "inventory.sqlite3 cannot be opened any more: file is not a database. Rescue the contents.",
+        ),
+        (
+            "A file with a password was deleted from this folder. Recover the password.",
+            "Add error handling for corrupted database files and restore the default values in that case.",
+            "Fix the bug that deleted rows are still shown in the list; the data comes from a Postgres database.",
+            "Write a migration that restores the lost foreign key in the users table.",
+            "Create a SQLite database with three tables and import data.csv.",
+            "Crack the encrypted archive and extract the files from it.",
+            "Compile SQLite with coverage and make it available in the PATH.",
+            "Write a unit test that recovers rows from a truncated database.",
+            "The broken link in the README should point to the database docs. Fix it.",
+        ),
+    ),
+    "exact-replacement": (
+        (
+            "Replace each API key in this repository with the placeholder <api-key>. Do not make any other changes.",
+            "The only edits you may make are replacing words of draft.tex with synonyms from allowed.txt.",
+            "Substitute every British spelling by the American one from map.csv and leave everything else unchanged.",
+            "Swap the old host name for the new one in all configs; the rest of each file must stay byte-identical.",
+            "Use only permitted replacements from the table. Do not touch anything else in letter.md.",
+            "Sanitize the logs: credentials become their placeholder values, no other modifications are allowed.",
+            "Redact every password in these files with ****. Do not modify files that do not contain one, or any other text.",
+            "In poem.txt replace 'thou' with 'you' without changing any other byte.",
+        ),
+        (
+            "Find all winning moves for white and print them, one per line.",
+            "Replace the custom implementation with strings.Contains.",
+            "Replace the logging library with structlog. Do not change anything else in the module's public behaviour or implementation.",
+            "Do not change the tests; fix the function so that they pass.",
+            "Let's replace those functions with the standard ones and check if there are more.",
+            "Rewrite the README, keep the badges unchanged.",
+            "Replace deprecated calls with their successors wherever you find them.",
+            "Write the moves to moves.txt, one per line, and do not change other files.",
+        ),
+    ),
+    "latex-final-log": (
+        (
+            "Make thesis.tex compile with pdflatex without any overfull hbox warnings.",
+            "There must be no overfull boxes when main.tex is built with xelatex.",
+            "Shorten the LaTeX text so that the overfull hbox warnings disappear. Overfull boxes must be gone.",
+            "Edit words in paper.tex until lualatex reports zero overfull hboxes.",
+            "The log of latexmk should not contain 'Overfull \\hbox'; adjust report.tex.",
+            "Remove all overfull hbox warnings from this LaTeX document.",
+            "Ensure the tex file builds and produces no Overfull messages.",
+            "Fix the overfull hbox in chapter2.tex.",
+        ),
+        (
+            "Compile thesis.tex with pdflatex. Overfull hbox warnings are fine.",
+            "Convert report.tex to HTML.",
+            "Fix the undefined references in main.tex.",
+            "The bus is overfull; plan a second one with no seats left empty.",
+            "Explain what an overfull hbox is in LaTeX.",
+            "Write a LaTeX letter that fits on one page.",
+            "Ignore overfull boxes for now and fix the errors of the LaTeX build.",
+            "Add a package to main.tex that draws the flow chart.",
+        ),
+    ),
+    "binary-equivalence": (
+        (
+            "There is a compiled program ./oracle. Write a C program oracle2.c with identical output. It must be under 4 kB when compressed.",
+            "Reverse engineer the binary at /opt/gen and re-implement it so that it prints exactly the same; at most 2000 bytes of source.",
+            "I've compiled a program at ./box. Write box.c that performs the same operation; outputs must be identical, and it must not call the original.",
+            "Reproduce the executable's behaviour byte for byte in Rust without invoking the binary.",
+            "Recreate ./render: your program's output must match the original executable exactly, source smaller than 5 KB.",
+            "Decompile the ELF file and write an equivalent program whose output is identical, independent of the original.",
+            "Clone the compiled program ./mix in C. Results have to be identical for each input, size no more than 1500 bytes.",
+            "Provide a C source that gives the same output as the binary ./stamp, less than 900 characters.",
+        ),
+        (
+            "Render an image as close as possible to image.ppm with a C program under 3 kB.",
+            "Write a dependency-free C file that samples from the model; it must be <5000 bytes.",
+            "Compress data.txt to at most 2500 bytes so that ./decomp gives exactly data.txt.",
+            "Write a program that runs identically as Python and as C.",
+            "Compile the binary for arm64 and check that it starts.",
+            "Add a flag to the executable and write tests that its output is the same as before.",
+            "Figure out what kind of binary data.hex is, and tell me the output of the program.",
+            "The build of the executable must be reproducible: two builds give identical files.",
+        ),
+    ),
+    "token-accounting": (
+        (
+            "How many tokens are in the chemistry domain of the lab-notes dataset? Use the Qwen2.5 tokenizer.",
+            "Count the tokens of the validation split of the corpus with the gpt2 tokenizer, over all text fields.",
+            "Using tiktoken, report the total number of tokens in the 'poetry' category of ./books.parquet.",
+            "What is the token count of the rows with label 'spam' in this dataset under bert-base-uncased's tokenizer?",
+            "Tell me the number of Llama tokens of the French subset of the dataset on Hugging Face.",
+            "Sum of tokens for all records whose source is 'forum' in corpus.jsonl; the tokenizer is sentencepiece.",
+            "Compute how many tokens the science topic has in the dataset (tokenizer: t5-base), prompts and answers together.",
+            "Give the size in tokens of the legal section of the corpus, tokenized with GPT-4's BPE.",
+        ),
+        (
+            "Count how many API tokens of each user category are expired.",
+            "Add a token count to the usage report, split by model.",
+            "How many rows of the dataset belong to the science domain?",
+            "Train a tokenizer on the corpus with 8000 tokens.",
+            "Implement a function that counts the tokens of a dataset split with a tokenizer.",
+            "Report the total number of tokens used by each session and the cost of the prompt.",
+            "Cache the model and its tokenizer so that I can use the dataset offline.",
+            "Find the number of words per label in the dataset.",
+        ),
+    ),
+    "complete-enumeration": (
+        (
+            "It is black's turn on the board. If there are multiple winning moves, print them all, one per line.",
+            "Write all valid solutions of the puzzle to out.txt, one per line.",
+            "List every possible arrangement of the tiles that fits, each on its own line.",
+            "Find the passwords hidden in the image and write each matching password, one per line.",
+            "Enumerate all the solutions of the equation below 1000 and list them all.",
+            "Give all words which satisfy the three conditions; write one per line.",
+            "Output all legal moves of the knight, one per line.",
+            "There may be more than one correct answer. In that case give every one of them, one per line.",
+        ),
+        (
+            "Transcribe the video and write the moves the player types, one per line, to moves.txt.",
+            "Find the best move for white and write it to move.txt.",
+            "Write the names of all files in the folder, one per line.",
+            "Replace every word with its allowed synonym, one per line, and change nothing else.",
+            "Print the top three words with their frequency, one per line.",
+            "Add support for multiple valid configurations, one per line, to the parser.",
+            "Write all numbers from 1 to 100, one per line.",
+            "Fix all failing tests and list every change that you made.",
+        ),
+    ),
+}
+
+
+def test_every_scoped_family_is_here():
+    assert set(FAMILIES) <= {m.id for m in missteps() if m.scoped}
+    assert set(ROUTING) == set(FAMILIES)
+    for positive, negative in ROUTING.values():
+        assert len(positive) >= 8 and len(negative) >= 8
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tasks_in_scope_are_routed(family: str):
+    missed = [p for p in ROUTING[family][0] if get(family).eligible(p) is None]
+    assert not missed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_near_tasks_are_not_routed(family: str):
+    wrong = {p: w for p in ROUTING[family][1] if (w := get(family).eligible(p)) is not None}
+    assert not wrong
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_evidence_is_short_and_from_the_prompt(family: str):
+    for prompt in ROUTING[family][0]:
+        words = get(family).eligible(prompt)
+        assert words and len(words) <= 120
+        assert words.split(" + ")[0].removesuffix("...").lower() in " ".join(prompt.split()).lower()
+
+
+def test_families_do_not_reach_into_each_other():
+    """A task of one family is routed to another only where it really is of both."""
+    both = {
+        ("deployment-preservation", "service-persistence"),
+        ("exact-replacement", "latex-final-log"),
+    }
+    for owner, (positive, _) in ROUTING.items():
+        for prompt in positive:
+            also = {f for f in FAMILIES if f != owner and get(f).eligible(prompt) is not None}
+            assert all((owner, f) in both or (f, owner) in both for f in also), (prompt, also)
