@@ -42,3 +42,6 @@ clean:           ## remove what setup made
 bench-scan: setup ## CPU of a scan against atif-make + atif-scan
 	$(BIN)/python scripts/bench-scan
 
+bench-stats: setup ## exact inference against scipy's resampling
+	$(BIN)/python scripts/bench-stats
+
