@@ -76,8 +76,10 @@ class Fold:
         if kind is Before or kind is Stop:
             self._ask(event, "before" if kind is Before else "stop")
         for run, handler in self._handlers[kind]:
+            if run.eligible is None:
+                continue
             found = handler(run.state, event)
-            if found and run.eligible is not None:
+            if found:
                 run.verdicts.extend(found)
 
     def _ask(self, event: Event, at: str) -> None:
