@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 from ..model import Call, Result, Step, Trajectory
-from ._calls import call_of
-from ._fields import listing, mapping, number, string
+from ._terminus import terminus_answer
 from ._tty import screen, unwrapped
 from .mini_swe_agent import Conversation
 
@@ -174,39 +171,3 @@ def _first_text(folder: Path, names: tuple[str, ...]) -> str:
         except OSError:
             continue
     return ""
-
-
-def terminus_answer(step: Step, said: str, prefix: str) -> bool:
-    """Fill a step from a terminus answer (JSON with commands, in text or alone); False where it is none."""
-    found = _json_object(said)
-    commands = [
-        c for c in listing(found.get("commands")) if isinstance(c, dict) and isinstance(c.get("keystrokes"), str)
-    ]
-    complete = found.get("task_complete", found.get("is_task_complete"))
-    if "commands" not in found and complete is None:
-        step.message = step.message or said
-        return False
-    words = [string(found.get(key)) for key in ("analysis", "state_analysis", "plan", "explanation")]
-    step.message = "\n".join(word for word in words if word) or said
-    for at, command in enumerate(commands):
-        step.calls.append(call_of(f"{prefix}.{at}", "bash_command", _arguments(command)))
-    if complete is True:
-        step.calls.append(call_of(f"{prefix}.complete", "mark_task_complete", {}))
-    return True
-
-
-def _arguments(command: dict[str, Any]) -> dict[str, Any]:
-    duration = number(command.get("duration", command.get("timeout_sec")))
-    return {"keystrokes": command["keystrokes"], **({} if duration is None else {"duration": duration})}
-
-
-def _json_object(said: str) -> dict[str, Any]:
-    """The JSON object in an answer, {} where there is none that parses: text around it is left out."""
-    start = said.find("{")
-    if start < 0:
-        return {}
-    try:
-        value, _ = json.JSONDecoder().raw_decode(said, start)
-    except (ValueError, RecursionError):
-        return {}
-    return mapping(value)
