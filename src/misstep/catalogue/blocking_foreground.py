@@ -1,0 +1,101 @@
+"""The agent runs a command in the foreground that waits for a person or never ends.
+
+## What it is
+
+A server, a watcher, an editor, a pager or a prompt is started so that the shell waits for it: `python -m http.server`, `tail -f log`,
+`vim file`, `git rebase -i`, a program that asks and reads the answer. Nobody is there to type, and nothing will
+end it. A server put into the background with `&` whose output still goes to the agent's own pipe blocks just the same.
+
+## Why it matters
+
+The call hangs until a time limit kills it, and takes with it whatever it had started. In a terminal that the agent types into, the
+next commands go to the program that is still running.
+
+## How it is told
+
+The command is one that never ends or waits for input, in the foreground and not bounded by `timeout`; or the harness killed the call while the
+last line of its output was a prompt. It is a misstep when the record shows that it hung or that the program had no terminal. Where the call
+came back by itself, or has no result, the record cannot tell (unknown). Every start of such a program is an opportunity: in the background
+or under `timeout` it is right.
+
+## Known misses
+
+Programs of the user's own that wait without a prompt; servers that are not recognised as such; keystroke harnesses, where running an
+editor in the foreground may be what was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from misstep.shell import Effect
+from misstep.trajectory import After, Before, Call
+
+from ._world import Opened, began, limited, opened, short, timed_out
+from .base import Misstep, Verdict
+
+_KINDS = frozenset(["serve", "interactive", "endless"])
+_NO_TERMINAL = re.compile(
+    r"(?i)cannot run editor|unable to start editor|output is not to a terminal|input is not (?:from )?a terminal|not a terminal\b|"
+    r"the input device is not a tty|stdin is not a (?:tty|terminal)|TERM environment variable not set|Error opening terminal|"
+    r"terminal is (?:dumb|not functional)|must be (?:run|connected to) (?:in|from)? ?a (?:tty|terminal)"
+)
+_PROMPT = re.compile(
+    r"(?:^|\n)(?:[^\n]{0,80}(?:\[[Yy]/[Nn]\]|\([Yy](?:es)?/[Nn]o?\)|\(yes/no(?:/\[fingerprint\])?\))[:?]?|[^\n]{0,40}[Pp]ass(?:word|phrase)[^\n]{0,40}:|"
+    r"(?:>>>|\.\.\.|>|\w{2,12}>|\w{2,12}[=-][#>]|\(\w{2,12}\)|In \[\d+\]:)|[^\n]{0,60}(?:[Ee]nter|[Cc]hoose|[Ss]elect|[Pp]ress)\b[^\n]{0,60}[:?>]|"
+    r"[^\n]{0,60}[Ww]hat is [^\n]{0,40}\?)[ \t]*\Z"
+)
+
+
+class BlockingForeground(Misstep):
+    id = "blocking-foreground"
+    name = "runs a command in the foreground that waits for a person or never ends"
+    State = Opened
+
+    def on_before(self, state: Opened, event: Before) -> None:
+        if event.call.kind == "shell":
+            opened(state, event)
+
+    def on_after(self, state: Opened, event: After) -> Iterable[Verdict] | None:
+        at, call, result = began(state, event), event.call, event.result
+        if at is None or call.script is None or call.script.damage or result.fault or result.shared:
+            return None
+        starts = [e for e in call.effects if e.kind in _KINDS and not (e.command and e.command.remote)]
+        waits = [e for e in starts if not _lets_go(e, call)]
+        if timed_out(call, result):
+            held = waits or [e for e in starts if _holds_the_pipe(e)]
+            if held:
+                return [Verdict(True, at, f"hung until the time limit: {_words(held[-1], call)}")]
+            prompt = _PROMPT.search(result.output[-400:].rstrip("\n"))
+            if prompt and not call.background:
+                return [Verdict(True, at, f"killed while it asked {short(prompt.group(), 60)!r}")]
+            return None
+        if not starts:
+            return None
+        if not waits:
+            return [Verdict(False, at)]
+        asks = [e for e in waits if e.kind == "interactive"]
+        told = _NO_TERMINAL.search(result.output[:3000]) if asks else None
+        if told:
+            return [Verdict(True, at, f"{short(told.group(), 60)}: {_words(asks[-1], call)}")]
+        if result.running:
+            return [Verdict(True, at, f"still running when the harness gave up: {_words(waits[-1], call)}")]
+        return [Verdict(None, at, f"it came back: {_words(waits[-1], call)}")]
+
+
+def _lets_go(effect: Effect, call: Call) -> bool:
+    """Whether the shell, or the agent's own limit, gets the call back."""
+    command = effect.command
+    if call.background or command is None:
+        return True
+    return command.background or bool(effect.info.get("background")) or limited(command)
+
+
+def _holds_the_pipe(effect: Effect) -> bool:
+    """A server in the background whose output still goes to the pipe that the harness reads."""
+    return effect.kind == "serve" and effect.info.get("redirected") is False and effect.info.get("own_session") == "no"
+
+
+def _words(effect: Effect, call: Call) -> str:
+    return short(" ".join(effect.command.argv) if effect.command else call.command or "", 80)

@@ -1,0 +1,133 @@
+"""The agent leaves its scratch files in the work tree.
+
+## What it is
+
+A helper that the agent wrote for itself (`debug_parser.py`, `test_fix.sh`, `tmp_check.js`, `solver_v2.py`) stays beside the real files when the
+agent says that it is done.
+
+## Why it matters
+
+Somebody has to find out which files belong to the result. They are swept into commits, picked up by test runners and packagers, and a check of
+"only these files may change" fails.
+
+## How it is told
+
+The agent created a file with the name of a throwaway outside /tmp and outside folders of tests, the prompt does not speak of that
+file, and at the end of a session that the agent itself ended it was neither deleted nor moved nor added to the repository. Every such file is an
+opportunity; a deleted one is right.
+
+## Known misses
+
+Scratch files under ordinary names, folders, and files that a script wrote.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from misstep.trajectory import After, Before, Prompt, Say, Stop
+
+from ._world import Opened, began, bound, opened, same_path
+from .base import Misstep, Verdict
+
+_SCRATCH = re.compile(
+    r"(?i)^(?:(?:debug|tmp|temp|scratch|throwaway|quick|try|explore|inspect|investigate|sanity)(?:[_-][\w-]*)?|test[_-](?:fix|debug|manual|quick|simple|run|script|solution|output|it|tmp|temp|local|\w*_(?:debug|fix|tmp|v\d+))|"
+    r"[\w-]*[_-](?:debug|tmp|temp|scratch|quick|v\d+|old|attempt\d*|try\d*))\.(?:py|sh|js|mjs|ts|go|rb|pl|c|cc|cpp|rs|txt|log|out)$"
+)
+_ELSEWHERE = re.compile(
+    r"(?:^|/)(?:tmp|temp|var/folders|scratchpad|\.cache|tests?|__tests__|spec|migrations|testdata|examples?)(?:/|$)"
+)
+
+
+@dataclass
+class Made(Opened):
+    made: dict[str, int] = field(default_factory=dict)
+    """Scratch files that stand in the work tree -> event index of the call that made them."""
+    gone: list[int] = field(default_factory=list)
+    """Event indices of the calls that made scratch files since cleared away, newest last."""
+    known: list[str] = field(default_factory=list)
+    """Names that prompts and reads brought up before the agent wrote them."""
+    stopped: bool = False
+    """The last thing that happened is that the agent ended its turn."""
+
+
+class LeavesScratchFiles(Misstep):
+    id = "leaves-scratch-files"
+    name = "leaves its scratch files in the work tree"
+    State = Made
+
+    def on_prompt(self, state: Made, event: Prompt) -> None:
+        state.stopped = False
+        state.known = [*state.known, *re.findall(r"[\w.-]+\.\w{1,5}\b", event.text[:20_000])][-150:]
+
+    def on_say(self, state: Made, event: Say) -> None:
+        state.stopped = False
+
+    def on_stop(self, state: Made, event: Stop) -> None:
+        state.stopped = True
+
+    def on_before(self, state: Made, event: Before) -> None:
+        state.stopped = event.call.kind == "finish" or "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in (
+            event.call.command or ""
+        )
+        opened(state, event)
+
+    def on_after(self, state: Made, event: After) -> None:
+        at, call, result = began(state, event), event.call, event.result
+        if at is None or result.fault:
+            return
+        for effect in call.effects:
+            if effect.command is not None and effect.command.remote:
+                continue
+            if effect.kind in ("delete", "move"):
+                self._clear(state, effect.paths)
+            elif effect.kind == "vcs" and effect.info.get("verb") in ("add", "commit", "clean", "stash"):
+                state.made.clear()
+            elif effect.kind == "read" and result.failed is not True:
+                state.known = [*state.known, *(posixpath.basename(p) for p in effect.paths if p not in state.made)][
+                    -150:
+                ]
+            elif effect.kind == "write" and not effect.info.get("append") and result.failed is not True:
+                self._note(state, effect.paths, at)
+
+    def _note(self, state: Made, paths: tuple[str, ...], at: int) -> None:
+        for path in paths:
+            if _is_scratch(path, state.known) and not any(same_path(path, m) for m in state.made):
+                state.made[path] = at
+                bound(state.made, 60)
+
+    def _clear(self, state: Made, paths: tuple[str, ...]) -> None:
+        for made in list(state.made):
+            for path in paths:
+                pattern = re.escape(posixpath.basename(path.rstrip("/"))).replace(r"\*", ".*").replace(r"\?", ".")
+                if (
+                    same_path(path, made)
+                    or ("*" in path and re.fullmatch(pattern, posixpath.basename(made)))
+                    or made.startswith(path.rstrip("/") + "/")
+                ):
+                    state.gone = [*state.gone, state.made.pop(made)][-60:]
+                    break
+
+    def finish(self, state: Made) -> Iterable[Verdict] | None:
+        ended = state.stopped
+        found = [
+            Verdict(
+                True if ended else None, at, f"{path} is still there" + ("" if ended else ", but the record breaks off")
+            )
+            for path, at in state.made.items()
+        ]
+        calls: dict[int, Verdict] = {}
+        for verdict in [*found, *(Verdict(False, at) for at in state.gone)]:
+            calls.setdefault(verdict.at, verdict)
+        return [calls[at] for at in sorted(calls)]
+
+
+def _is_scratch(path: str, known: list[str]) -> bool:
+    """Whether a file that the agent wrote has the name of a throwaway, in the work tree, and nobody spoke of it."""
+    name = posixpath.basename(path)
+    if not _SCRATCH.match(name) or name in known or re.search(r"[$*?`]", path):
+        return False
+    return not _ELSEWHERE.search(posixpath.dirname(path))

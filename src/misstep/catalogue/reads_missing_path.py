@@ -1,0 +1,88 @@
+"""The agent opens a file that is not there.
+
+## What it is
+
+A read of a path that does not exist: the agent guessed where something is, or that it exists, instead of listing or searching.
+
+## Why it matters
+
+It costs a turn each time, and agents often guess several paths in a row where one search would have answered. A file that was expected and is missing also
+shows that the agent's picture of the project is wrong.
+
+## How it is told
+
+The read tool, or a call that only reads files, says that the file does not exist. A path that a prompt names, or
+that stands in what the agent saw in the last listings and searches, is not its guess (unknown). Every read of a file is an opportunity.
+
+## Known misses
+
+Guesses that a command hides (`cat x 2>/dev/null || true`), which are a way to ask; folders; reads inside scripts.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from misstep.trajectory import After, Before, Call, Prompt
+
+from ._world import Opened, began, opened, short
+from .base import Misstep, Verdict
+
+_MISSING = re.compile(
+    r"(?i)\bfile (?:does not|doesn['\u2019]t) exist\b|\bno such file or directory\b|\bfile not found\b|\bENOENT\b|\bpath does not exist\b"
+)
+_NAMES = re.compile(r"[\w@+-][\w.@+-]*\.\w{1,8}\b|[\w@+-]+(?=/)|\bMakefile\b|\bDockerfile\b|\bLICENSE\b|\bREADME\b")
+
+
+@dataclass
+class Named(Opened):
+    named: list[str] = field(default_factory=list)
+    """File names in prompts, newest last, at most 120."""
+    listed: list[str] = field(default_factory=list)
+    """File names in the last listings and searches, newest last, at most 300."""
+
+
+class ReadsMissingPath(Misstep):
+    id = "reads-missing-path"
+    name = "opens a file that is not there"
+    State = Named
+
+    def on_prompt(self, state: Named, event: Prompt) -> None:
+        state.named = [*state.named, *dict.fromkeys(_NAMES.findall(event.text[:20_000]))][-120:]
+
+    def on_before(self, state: Named, event: Before) -> None:
+        opened(state, event)
+
+    def on_after(self, state: Named, event: After) -> Iterable[Verdict] | None:
+        at, call, result = began(state, event), event.call, event.result
+        if at is None or result.fault not in (None, "malformed") or result.shared:
+            return None
+        paths = _read_only(call)
+        if not paths:
+            if not result.fault and (call.kind == "search" or (call.script and not call.script.damage)):
+                state.listed = [*state.listed, *dict.fromkeys(n[:60] for n in _NAMES.findall(result.output[:6000]))][
+                    -150:
+                ]
+            return None
+        missing = _MISSING.search(result.output[:600]) if result.failed is not False else None
+        if not missing:
+            return None if result.fault else [Verdict(False, at)]
+        lost = next((p for p in paths if posixpath.basename(p) in result.output), paths[0])
+        name = posixpath.basename(lost.rstrip("/"))
+        if name in state.named or name in state.listed or "REDACTED" in lost:
+            return [Verdict(None, at, f"{short(lost, 100)} is not there, but its name was given")]
+        return [Verdict(True, at, f"{short(lost, 100)} is not there")]
+
+
+def _read_only(call: Call) -> list[str]:
+    """The fixed paths that a call reads where it does nothing else, [] for any other call."""
+    if call.kind not in ("read", "shell") or (call.script and (call.script.damage or "2>" in (call.command or ""))):
+        return []
+    effects = call.effects
+    if not effects or any(e.kind != "read" for e in effects):
+        return []
+    paths = [p for e in effects for p in e.paths]
+    return [] if any(re.search(r"[$*?`]", p) for p in paths) else paths
