@@ -7,9 +7,10 @@ Guards are asked before a call is folded in: they walk the same rules over a cop
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from misstep.shell import Command, Effect, effects_of, scan
 from misstep.trajectory import After, Before, Call, Stop
@@ -33,7 +34,7 @@ class Memory:
     """The other fields as they were before the last proposed call, until its result is there."""
     undo_id: str = ""
     pending: list[list[Any]] = field(default_factory=list)
-    """[call id, event index, holds, why] of verdicts that wait for their call to have run."""
+    """[call id, event index, holds, why, also] of verdicts that wait for their call to have run."""
     unread: int = -1
     """Event index of the last call whose command could not be read."""
     scripts: dict[str, str] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Procedure(Misstep):
     """A scoped misstep over Memory. Subclasses give walk(), saw() and at_stop()."""
 
     scoped = True
-    State: type = Memory
+    State: ClassVar[type] = Memory
 
     def walk(self, state: Any, event: Before) -> Verdict | None:
         """Follow one proposed call; a verdict where the call itself is the opportunity."""
@@ -63,7 +64,7 @@ class Procedure(Misstep):
         state.undo_id = event.call.id
         verdict = self.follow(state, event)
         if verdict is not None:
-            state.pending.append([event.call.id, verdict.at, verdict.holds, verdict.why])
+            state.pending.append([event.call.id, verdict.at, verdict.holds, verdict.why, list(verdict.also)])
         return found
 
     def on_after(self, state: Any, event: After) -> Iterable[Verdict] | None:
@@ -77,7 +78,8 @@ class Procedure(Misstep):
             return None
         if same:
             _forget(state)
-        mine = [Verdict(at, holds, why) for at, holds, why in _take(state, event.call.id)]
+        mine = [_verdict(p) for p in state.pending if p[0] == event.call.id]
+        state.pending = [p for p in state.pending if p[0] != event.call.id]
         self.saw(state, event)
         return mine
 
@@ -118,15 +120,14 @@ def _forget(state: Any) -> None:
     state.undo, state.undo_id = {}, ""
 
 
-def _take(state: Any, id: str) -> list[tuple[int, bool | None, str]]:
-    mine = [(at, holds, why) for call, at, holds, why in state.pending if call == id]
-    state.pending = [p for p in state.pending if p[0] != id]
-    return mine
+def _verdict(pending: list[Any]) -> Verdict:
+    _, at, holds, why, also = pending
+    return Verdict(holds, at, why, tuple(also))
 
 
 def _settle(state: Any) -> list[Verdict]:
     """The verdicts of calls whose result was never recorded: they count as run."""
-    found = [Verdict(holds, at, why) for _, at, holds, why in state.pending]
+    found = [_verdict(p) for p in state.pending]
     state.pending = []
     _forget(state)
     return found
@@ -223,8 +224,6 @@ def compares(command: Command) -> bool:
 
 def compares_in_python(code: str) -> bool:
     """Whether a Python text compares two files' contents: difflib, filecmp, or two readings and a comparison."""
-    import re
-
     if "difflib" in code or "filecmp" in code:
         return True
     readings = len(re.findall(r"\.read(?:_text|_bytes|lines)?\(|\bopen\(", code))

@@ -99,7 +99,7 @@ def _task(prompt: str) -> str | None:
 
 
 @dataclass
-class State(Memory):
+class Candidates(Memory):
     """Event indices, -1 where there is none."""
 
     built: int = -1
@@ -153,13 +153,13 @@ class Measured(Policy):
 class BinaryEquivalence(Procedure):
     id = "binary-equivalence"
     name = "stops with a re-implementation that it never compared with the original program and measured"
-    State = State
+    State = Candidates
     policies: ClassVar[tuple[Policy, ...]] = (FirstRun(), Measured())
 
     def eligible(self, prompt: str) -> str | None:
         return _task(prompt)
 
-    def walk(self, state: State, event: Before) -> Verdict | None:
+    def walk(self, state: Candidates, event: Before) -> Verdict | None:
         call = event.call
         for path, text in written(call):
             if re.search(r"\.(?:py|sh|pl)$", path):
@@ -182,7 +182,7 @@ class BinaryEquivalence(Procedure):
             self._apply(state, _script(code), event.index)
         return None
 
-    def _own_program(self, state: State, command: Command, index: int) -> None:
+    def _own_program(self, state: Candidates, command: Command, index: int) -> None:
         program = program_of(command)
         if not program or program in state.candidates:
             return
@@ -192,7 +192,7 @@ class BinaryEquivalence(Procedure):
             state.maybe = index
 
     @staticmethod
-    def _apply(state: State, does: str, index: int) -> None:
+    def _apply(state: Candidates, does: str, index: int) -> None:
         if "compares" in does:
             state.compared = index
         if "measures" in does:
@@ -200,7 +200,7 @@ class BinaryEquivalence(Procedure):
         if "builds" in does:
             state.built = max(state.built, index)
 
-    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+    def at_stop(self, state: Candidates, event: Stop) -> Verdict | None:
         if state.built < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
         missing = [w for w, at in (("comparison", state.compared), ("size", state.measured)) if at < state.built]
@@ -208,12 +208,12 @@ class BinaryEquivalence(Procedure):
             _holds(state), event.index, f"after the last build: no {' and no '.join(missing)}", (state.built,)
         )
 
-    def behaved(self, state: State) -> bool | None:
+    def behaved(self, state: Candidates) -> bool | None:
         holds = _holds(state)
         return None if state.built < 0 or holds is None else not holds
 
 
-def _holds(state: State) -> bool | None:
+def _holds(state: Candidates) -> bool | None:
     """Whether the last build stands without comparison or size."""
     if state.built < 0 or min(state.compared, state.measured) >= state.built:
         return False

@@ -74,7 +74,7 @@ def _task(prompt: str) -> str | None:
 
 
 @dataclass
-class State(Memory):
+class Answers(Memory):
     """Event indices, -1 where there is none."""
 
     wrote: int = -1
@@ -103,13 +103,13 @@ class EnumerationPolicy(Policy):
 class CompleteEnumeration(Procedure):
     id = "complete-enumeration"
     name = "stops with a list of answers that no program enumerated and tested"
-    State = State
+    State = Answers
     policies: ClassVar[tuple[Policy, ...]] = (EnumerationPolicy(),)
 
     def eligible(self, prompt: str) -> str | None:
         return _task(prompt)
 
-    def walk(self, state: State, event: Before) -> Verdict | None:
+    def walk(self, state: Answers, event: Before) -> Verdict | None:
         call = event.call
         for path, text in written(call):
             if re.search(r"\.(?:py|sh|js|c|cpp|cc|rs|go|rb|pl|java|lp|mzn|pl)$", path):
@@ -128,11 +128,11 @@ class CompleteEnumeration(Procedure):
             state.maybe = event.index
         return None
 
-    def saw(self, state: State, event: After) -> None:
+    def saw(self, state: Answers, event: After) -> None:
         if event.result.failed and state.enumerated >= 0 and _does(state, event.call) == "enumerates":
             state.enumerated, state.maybe = -1, event.index
 
-    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+    def at_stop(self, state: Answers, event: Stop) -> Verdict | None:
         if state.wrote < 0 and state.enumerated < 0:
             return (
                 None
@@ -146,11 +146,11 @@ class CompleteEnumeration(Procedure):
             () if state.wrote < 0 else (state.wrote,),
         )
 
-    def behaved(self, state: State) -> bool | None:
+    def behaved(self, state: Answers) -> bool | None:
         return True if state.enumerated >= 0 else (False if _holds(state) else None)
 
 
-def _holds(state: State) -> bool | None:
+def _holds(state: Answers) -> bool | None:
     """Whether answers were written and nothing enumerated."""
     if state.enumerated >= 0:
         return False
@@ -167,7 +167,7 @@ def _enumerates(text: str) -> bool:
     return re.search(_LOOP, text) is not None and re.search(_TEST, text) is not None
 
 
-def _does(state: State, call: Call) -> str:
+def _does(state: Answers, call: Call) -> str:
     """'enumerates', 'maybe' (something ran that may have), or ''."""
     codes = code_run(call)
     if any(_enumerates(code) for code in codes):

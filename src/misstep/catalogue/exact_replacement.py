@@ -96,7 +96,7 @@ def _credentials(prompt: str) -> bool:
 
 
 @dataclass
-class State(Memory):
+class Edits(Memory):
     """Event indices, -1 where there is none."""
 
     wrote: int = -1
@@ -165,13 +165,13 @@ class Words(_AtStop):
 class ExactReplacement(Procedure):
     id = "exact-replacement"
     name = "makes exact replacements and stops without a mechanical comparison with the original"
-    State = State
+    State = Edits
     policies: ClassVar[tuple[Policy, ...]] = (FirstWrite(), Credentials(), Words())
 
     def eligible(self, prompt: str) -> str | None:
         return _task(prompt)
 
-    def walk(self, state: State, event: Before) -> Verdict | None:
+    def walk(self, state: Edits, event: Before) -> Verdict | None:
         call = event.call
         if _writes(state, call):
             state.wrote = event.index
@@ -201,17 +201,17 @@ class ExactReplacement(Procedure):
                 state.maybe = event.index
         return None
 
-    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+    def at_stop(self, state: Edits, event: Stop) -> Verdict | None:
         if state.wrote < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
         return Verdict(_holds(state), event.index, "no mechanical comparison after the last write", (state.wrote,))
 
-    def behaved(self, state: State) -> bool | None:
+    def behaved(self, state: Edits) -> bool | None:
         holds = _holds(state)
         return None if state.wrote < 0 or holds is None else not holds
 
 
-def _holds(state: State) -> bool | None:
+def _holds(state: Edits) -> bool | None:
     """Whether writes stand without a comparison after them."""
     if state.wrote < 0 or state.compared > state.wrote:
         return False
@@ -238,7 +238,7 @@ def _code_writes(text: str) -> bool:
     )
 
 
-def _writes(state: State, call: Call) -> bool:
+def _writes(state: Edits, call: Call) -> bool:
     """Whether a call may change a file that the agent did not create itself."""
     if call.kind in {"write", "edit"}:
         return any(base(p) not in state.own and not _helper(call, p) for p in call.paths)

@@ -46,7 +46,7 @@ _ALLOWED = r"\boverfull\b.{0,50}\b(?:fine|acceptable|ok|okay|allowed|can be igno
 
 
 @dataclass
-class State(Memory):
+class Builds(Memory):
     """Event indices, -1 where there is none."""
 
     built: int = -1
@@ -73,7 +73,7 @@ class LogPolicy(Policy):
 class LatexFinalLog(Procedure):
     id = "latex-final-log"
     name = "stops after a LaTeX build without searching the final log for overfull boxes"
-    State = State
+    State = Builds
     policies: ClassVar[tuple[Policy, ...]] = (LogPolicy(),)
 
     def eligible(self, prompt: str) -> str | None:
@@ -88,7 +88,7 @@ class LatexFinalLog(Procedure):
                 return joined(latex, match.group())
         return None
 
-    def walk(self, state: State, event: Before) -> Verdict | None:
+    def walk(self, state: Builds, event: Before) -> Verdict | None:
         call = event.call
         for path, text in written(call):
             names = [
@@ -111,18 +111,18 @@ class LatexFinalLog(Procedure):
             state.searched = event.index
         return None
 
-    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+    def at_stop(self, state: Builds, event: Stop) -> Verdict | None:
         if state.built < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
         return Verdict(_holds(state), event.index, "no search of the log after the last build", (state.built,))
 
-    def behaved(self, state: State) -> bool | None:
+    def behaved(self, state: Builds) -> bool | None:
         if state.built < 0:
             return None
         return True if state.searched >= state.built else (None if state.unread > state.built else False)
 
 
-def _holds(state: State) -> bool | None:
+def _holds(state: Builds) -> bool | None:
     """Whether the last build stands unsearched."""
     if state.built < 0 or state.searched >= state.built:
         return False
@@ -133,7 +133,7 @@ def _names_builder(text: str) -> bool:
     return re.search(r"\b(?:pdf|xe|lua)?latex(?:mk)?\b|\btectonic\b", text) is not None
 
 
-def _kind(state: State, command: Command) -> str:
+def _kind(state: Builds, command: Command) -> str:
     """'builds', 'searches', 'prints' (a log), several of them, or ''."""
     name, words = command.name, command.argv[1:]
     if name in _BUILDERS:

@@ -118,7 +118,7 @@ def _task(prompt: str) -> str | None:
 
 
 @dataclass
-class State(Memory):
+class Services(Memory):
     """Event indices, -1 where there is none."""
 
     detached: int = -1
@@ -164,13 +164,13 @@ class ServicePolicy(Policy):
 class ServicePersistence(Procedure):
     id = "service-persistence"
     name = "stops with a service that it never detached, or never reached again from a later call"
-    State = State
+    State = Services
     policies: ClassVar[tuple[Policy, ...]] = (ServicePolicy(),)
 
     def eligible(self, prompt: str) -> str | None:
         return _task(prompt)
 
-    def walk(self, state: State, event: Before) -> Verdict | None:
+    def walk(self, state: Services, event: Before) -> Verdict | None:
         call = event.call
         for path, text in written(call):
             what = _script(path, text)
@@ -197,12 +197,12 @@ class ServicePersistence(Procedure):
             state.probe = event.index
         return None
 
-    def saw(self, state: State, event: After) -> None:
+    def saw(self, state: Services, event: After) -> None:
         kinds = {e.kind for e in event.call.effects}
         if event.result.failed and "probe" in kinds and not kinds & {"serve", "run", "test"} and state.probe >= 0:
             state.probe = -1
 
-    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+    def at_stop(self, state: Services, event: Stop) -> Verdict | None:
         if state.launched < 0:
             return (
                 None
@@ -212,13 +212,13 @@ class ServicePersistence(Procedure):
         holds, why = _holds(state)
         return Verdict(holds, event.index, why, () if state.launched < 0 else (state.launched,))
 
-    def behaved(self, state: State) -> bool | None:
+    def behaved(self, state: Services) -> bool | None:
         if state.done:
             return True
         return None if state.unread > state.launched else False
 
 
-def _holds(state: State) -> tuple[bool | None, str]:
+def _holds(state: Services) -> tuple[bool | None, str]:
     """Whether stopping now loses the service."""
     if state.done:
         return False, ""

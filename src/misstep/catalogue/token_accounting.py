@@ -65,7 +65,7 @@ def _task(prompt: str) -> str | None:
 
 
 @dataclass
-class State(Memory):
+class Counts(Memory):
     """Event indices, -1 where there is none."""
 
     counted: int = -1
@@ -96,17 +96,16 @@ class TokenPolicy(Policy):
 class TokenAccounting(Procedure):
     id = "token-accounting"
     name = "stops with a token count of a dataset whose selector and subtotals it never checked"
-    State = State
+    State = Counts
     policies: ClassVar[tuple[Policy, ...]] = (TokenPolicy(),)
 
     def eligible(self, prompt: str) -> str | None:
         return _task(prompt)
 
-    def walk(self, state: State, event: Before) -> Verdict | None:
+    def walk(self, state: Counts, event: Before) -> Verdict | None:
         for path, text in written(event.call):
             if re.search(r"\.(?:py|sh|sql|js|ipynb)$", path):
-                does = [w for w, p in (("counts", _USES), ("looks", _VALUES)) if re.search(p, text, re.I)]
-                remember(state.scripts, base(path), " ".join(does))
+                remember(state.scripts, base(path), " ".join(_uses(text)))
         does = _does(state, event.call)
         if "counts" in does:
             state.counted, state.blind = event.index, True
@@ -114,7 +113,7 @@ class TokenAccounting(Procedure):
             state.looked = event.index
         return None
 
-    def saw(self, state: State, event: After) -> None:
+    def saw(self, state: Counts, event: After) -> None:
         if "counts" not in _does(state, event.call):
             return
         output = event.result.output
@@ -122,7 +121,7 @@ class TokenAccounting(Procedure):
         if reconciles(output):
             state.reconciled = event.index
 
-    def at_stop(self, state: State, event: Stop) -> Verdict | None:
+    def at_stop(self, state: Counts, event: Stop) -> Verdict | None:
         if state.counted < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
         missing = [
@@ -134,13 +133,13 @@ class TokenAccounting(Procedure):
             _holds(state), event.index, f"no {' and no '.join(missing)}" if missing else "", (state.counted,)
         )
 
-    def behaved(self, state: State) -> bool | None:
+    def behaved(self, state: Counts) -> bool | None:
         if state.counted < 0:
             return None
         return True if state.reconciled >= 0 else None
 
 
-def _holds(state: State) -> bool | None:
+def _holds(state: Counts) -> bool | None:
     """Whether the count stands unchecked."""
     if state.counted < 0 or (state.looked >= 0 and state.reconciled >= 0):
         return False
@@ -149,7 +148,7 @@ def _holds(state: State) -> bool | None:
     return True
 
 
-def _does(state: State, call: Call) -> str:
+def _does(state: Counts, call: Call) -> str:
     """'counts', 'looks', both or ''."""
     texts = code_run(call)
     found = [state.scripts.get(program_of(c), "") for c in commands(call)]
@@ -159,8 +158,13 @@ def _does(state: State, call: Call) -> str:
             + " "
             + " ".join(" ".join(c.argv) for c in commands(call) if not c.name.startswith("python"))
         )
-        found += [w for w, p in (("counts", _USES), ("looks", _VALUES)) if re.search(p, text, re.I)]
+        found += _uses(text)
     return " ".join(found)
+
+
+def _uses(text: str) -> list[str]:
+    """'counts' where a program text uses a tokenizer, 'looks' where it asks for distinct values."""
+    return [word for word, pattern in (("counts", _USES), ("looks", _VALUES)) if re.search(pattern, text, re.I)]
 
 
 def reconciles(output: str) -> bool:
