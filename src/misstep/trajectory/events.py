@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .model import Call, Result, Trajectory
+from .model import Call, Result, Step, Trajectory
 
 
 @dataclass(slots=True)
@@ -72,7 +72,8 @@ def events(trajectory: Trajectory) -> Iterator[Event]:
 
     Each call is a Before, followed by its After where a result is recorded; the calls of one step come in
     the order of the record. An agent step without calls that is followed by a prompt or by the end of the
-    record is a Stop, unless a person interrupted it.
+    record is a Stop, unless a person interrupted it or the harness broke down right after it. A reader that
+    knows better says so in `Step.stop`.
     """
     index = 0
     steps = trajectory.steps
@@ -108,12 +109,12 @@ def events(trajectory: Trajectory) -> Iterator[Event]:
             index += 1
 
 
-def _is_last_of_turn(steps: list, number: int) -> bool:
+def _is_last_of_turn(steps: list[Step], number: int) -> bool:
     step = steps[number]
     if step.calls or not step.message or step.interrupted:
         return False
     for later in steps[number + 1 :]:
-        if later.interrupted:
+        if later.interrupted or later.extra.get("harness"):
             return False
         if later.copied or later.source == "system":
             continue

@@ -115,7 +115,7 @@ class Step:
     extra: dict[str, Any] = field(default_factory=dict)
     """What a reader adds: `line` (in the file, from 1), `harness` (a system step that reports the harness's own error),
     `continues` ({call id: the earlier call whose process this one asks about}), `ended` ({call id: exit_code, seconds}
-    of a command that outlived its call)."""
+    of a command that outlived its call), `rewritten` ({call id: the input that a hook put in the place of the agent's})."""
 
 
 @dataclass

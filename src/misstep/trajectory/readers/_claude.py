@@ -95,6 +95,8 @@ def result_of(block: dict[str, Any], record: dict[str, Any], kind: str) -> Resul
     result = Result(output, failed=False)
     if block.get("is_error"):
         _failure(result, output)
+        if record.get("toolDenialKind") and not result.fault:
+            result.fault, result.failed = "refused", None
         if kind == "search" and _BROKEN.match(output):
             result.fault, result.failed = "harness", None
     if isinstance(detail, dict):

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..model import Call, Result, Step, Trajectory
+from ..model import Call, Step, Trajectory
 from ._claude import call_of, measure, result_of
 from ._common import INTERRUPTED, is_harness_text, said, text_of, time_of
-from ._fields import listing, mapping, number, string
+from ._fields import listing, mapping, number, parsed, string
 from .source import Source
 
 FORMAT = "claude-code"
@@ -186,10 +186,10 @@ class _Thread:
         self.by_message: dict[str, Step] = {}
         self.open: dict[str, tuple[Step, Call]] = {}
         """Calls that wait for their result, by tool use id."""
-        self.early: dict[str, Result] = {}
-        """Results that came before their call was written."""
+        self.early: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        """(block, record) of results that came before their call was written."""
         self.seen: set[str] = set()
-        self.first: dict[str, Any] = {}
+        self.cwd = ""
         self.model = ""
         self.version = ""
         self.cost: float | None = None
@@ -202,8 +202,8 @@ class _Thread:
                 self.source.skipped["duplicate record"] += 1
                 return
             self.seen.add(uuid)
-        if not self.first:
-            self.first = record
+        if not self.cwd:
+            self.cwd = string(record.get("cwd"))
         if kind == "assistant":
             self.assistant(record, line)
         elif kind == "user":
@@ -270,9 +270,9 @@ class _Thread:
             return
         step.calls.append(call)
         step.stop = False
-        result = self.early.pop(call.id, None)
-        if result is not None:
-            step.results[call.id] = result
+        early = self.early.pop(call.id, None)
+        if early is not None:
+            step.results[call.id] = result_of(*early, call.kind)
         elif call.id:
             self.open[call.id] = (step, call)
 
@@ -333,6 +333,13 @@ class _Thread:
             if spoken and mapping(attachment.get("origin")).get("kind") in (None, "human", "user"):
                 self.step("user", record, line, spoken).prompt = True
 
+        elif attachment.get("hookEvent") == "PreToolUse" and "updatedInput" in string(attachment.get("stdout")):
+            # A hook put another input in the place of the agent's: the result belongs to that.
+            waiting = self.open.get(string(attachment.get("toolUseID")))
+            output = mapping(mapping(parsed(attachment["stdout"])).get("hookSpecificOutput"))
+            if waiting is not None and isinstance(output.get("updatedInput"), dict):
+                waiting[0].extra.setdefault("rewritten", {})[waiting[1].id] = output["updatedInput"]
+
     def ends_turn(self) -> None:
         """The turn ended here: the last step of the agent was its stop, if it is a message."""
         for step in reversed(self.steps):
@@ -350,7 +357,7 @@ class _Thread:
             if key in self.early or not key:
                 self.source.skipped["result without a call"] += 1
             else:
-                self.early[key] = result_of(block, record, "")
+                self.early[key] = (block, record)
             return
         step, call = found
         step.results[key] = result_of(block, record, call.kind)
@@ -372,7 +379,7 @@ class _Thread:
             str(self.source.path),
             self.version,
             self.model,
-            string(self.first.get("cwd")),
+            self.cwd,
             session if self.key else "",
         )
         if self.cost is not None:

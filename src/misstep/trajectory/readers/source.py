@@ -54,7 +54,20 @@ class Source:
     @cached_property
     def data(self) -> bytes:
         """The file's bytes. Raises Unreadable."""
-        return self._read(-1)
+        return self._read()
+
+    @cached_property
+    def edges(self) -> bytes:
+        """The first 64 KiB and the last 4 KiB of the file, for telling its format without reading it whole."""
+        try:
+            with self._open() as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(0)
+                head = file.read(HEAD)
+                file.seek(max(len(head), size - 4096))
+                return head + file.read(4096)
+        except OSError as error:
+            raise Unreadable(f"{self.path}: {error.strerror or error}") from error
 
     @cached_property
     def head(self) -> list[dict[str, Any]]:
@@ -110,10 +123,10 @@ class Source:
         except (OSError, ValueError) as error:
             raise Unreadable(f"{self.path}: {getattr(error, 'strerror', None) or error}") from error
 
-    def _read(self, size: int) -> bytes:
+    def _read(self) -> bytes:
         try:
             with self._open() as file:
-                return file.read(size)
+                return file.read()
         except OSError as error:
             raise Unreadable(f"{self.path}: {error.strerror or error}") from error
 
@@ -143,7 +156,7 @@ class Source:
 
     @cached_property
     def _head_bytes(self) -> bytes:
-        head = self._read(HEAD)
+        head = self.edges[:HEAD]
         return (head[3:] if head.startswith(_BOM) else head).lstrip(_BLANK)
 
     @cached_property
