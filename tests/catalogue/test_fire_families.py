@@ -405,13 +405,20 @@ def test_the_denial_repeats_until_a_copy_exists():
     assert behaved is True
 
 
+def test_a_database_that_is_to_be_made_is_no_evidence():
+    task = {"prompt": "The SQLite database /data/shop.db is damaged. Recover its rows into a new database /data/good.db."}
+    make = {"run": "sqlite3 /data/good.db 'create table t(a)'", "exit": 0}
+    assert follow("database-evidence", task, make)[0] == []
+    assert follow("database-evidence", task, make, OPEN)[0] == [(3, True)]
+
+
 def test_a_refused_call_leaves_no_trace():
     state = get("database-evidence").State()
     fold = Fold([get("database-evidence")])
     blocked = {**OPEN, "fault": "refused", "failed": True}
     for event in parse({"name": "t", "events": [DAMAGED, blocked]}).events:
         fold.push(event)
-    state.names = ["shop.db"]
+    state.names, state.asked = ["shop.db"], True
     assert vars(fold.runs[0].state) == vars(state)
 
 

@@ -26,7 +26,7 @@ KEEP = 24
 """Entries that any list or mapping of a state may hold; the oldest go first."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Memory:
     """The part of the state that all of them have."""
 

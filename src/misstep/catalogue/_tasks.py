@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import re
 
+# Patterns are compiled when first used (and kept by `re`): most sessions' hooks never need most of them.
 LIMIT = 6000
 """Characters of a prompt that are read."""
 
-_BREAK = re.compile(r"(?<=[.!?])[)\"'’”]*\s+(?=[\"'“`(*\w-])|\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)|;\s")
-_DENIED = re.compile(
+_BREAK = r"(?<=[.!?])[)\"'’”]*\s+(?=[\"'“`(*\w-])|\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)|;\s"
+_DENIED = (
     r"\b(?:do(?:es)? not|did not|don['’]?t|doesn['’]?t|needn['’]?t|never|without|no need to|not|rather than|instead of|"
-    r"avoid(?:ing)?|skip|no longer|no|isn['’]?t|aren['’]?t|can['’]?t|cannot|won['’]?t|ignore)\b[^,.;:!?\n]{0,50}$",
-    re.I,
+    r"avoid(?:ing)?|skip|no longer|no|isn['’]?t|aren['’]?t|can['’]?t|cannot|won['’]?t|ignore)\b[^,.;:!?\n]{0,50}$"
 )
-_CODE_WORK = re.compile(
+_CODE_WORK = (
     r"^\W*(?:please |then |also |can you |could you |let'?s |we (?:should|need to) |\d+[.)]\s*)*"
     r"(?:add|implement|fix|refactor|rename|document|explain|describe|review|update|extend|port|debug|investigate|"
-    r"write (?:a |an |the |some )?(?:unit |integration |end-to-end |e2e |regression )*(?:tests?|docs?|documentation)|why|how|what)\b",
-    re.I,
+    r"write (?:a |an |the |some )?(?:unit |integration |end-to-end |e2e |regression )*(?:tests?|docs?|documentation)|why|how|what)\b"
 )
 
 
 def sentences(prompt: str) -> list[str]:
     """The sentences of a prompt's first LIMIT characters, white space made single."""
-    found = (" ".join(part.split()) for part in _BREAK.split(prompt[:LIMIT]) if part)
+    found = (" ".join(part.split()) for part in re.split(_BREAK, prompt[:LIMIT]) if part)
     return [s for s in found if s]
 
 
@@ -41,12 +40,12 @@ def said(text: str, pattern: str) -> str | None:
 
 def denied(text: str, start: int) -> bool:
     """Whether what stands just before this position, in the same clause, takes it back ('do not ...', 'without ...')."""
-    return _DENIED.search(text[max(0, start - 70) : start]) is not None
+    return re.search(_DENIED, text[max(0, start - 70) : start], re.I) is not None
 
 
 def code_work(sentence: str) -> bool:
     """Whether a sentence asks for work on code or text (add, fix, explain ...): what it names need not run."""
-    return _CODE_WORK.search(sentence) is not None
+    return re.search(_CODE_WORK, sentence, re.I) is not None
 
 
 def first(prompt: str, pattern: str) -> str | None:

@@ -98,7 +98,7 @@ def _task(prompt: str) -> str | None:
     return joined(binary, remake, same, bar.group()) if bar else None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Candidates(Memory):
     """Event indices, -1 where there is none."""
 

@@ -73,7 +73,7 @@ def _task(prompt: str) -> str | None:
     return None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Answers(Memory):
     """Event indices, -1 where there is none."""
 

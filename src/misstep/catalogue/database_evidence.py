@@ -56,7 +56,9 @@ _ABOUT_CODE = (
     r"error handling|documentation|codebase|connection pool)\b"
 )
 _SUFFIXES = ("-wal", "-shm", "-journal")
-_FILES = re.compile(r"(?<![\w/.-])((?:[~.]{0,2}/)?[\w./-]*?[\w-]+\.(?:db3?|sqlite3?|sqlite|mdb|ibd|rdb))\b(?!-)")
+_FILES = r"(?<![\w/.-])((?:[~.]{0,2}/)?[\w./-]*?[\w-]+\.(?:db3?|sqlite3?|sqlite|mdb|ibd|rdb))\b(?!-)"
+_MADE = r"\b(?:into|as|called|named|creat\w+|sav\w+|writ\w+|output|new)\W+(?:[\w-]+\W+){0,3}$"
+"""Before the name of a file that the agent is to make."""
 _OPENERS = {"mount", "fsck", "e2fsck", "xfs_repair", "testdisk", "photorec", "extundelete", "truncate"}
 
 
@@ -73,10 +75,12 @@ def _task(prompt: str) -> str | None:
     return None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Evidence(Memory):
     """Paths as the commands write them."""
 
+    asked: bool = False
+    """The task has been read."""
     names: list[str] = field(default_factory=list)
     """Database files that the prompt names, by file name; empty: any is evidence."""
     copies: list[str] = field(default_factory=list)
@@ -125,8 +129,15 @@ class DatabaseEvidence(Procedure):
         return _task(prompt)
 
     def on_prompt(self, state: Evidence, event: Prompt) -> None:
-        if not state.names and event.index < 4:
-            keep(state.names, *(base(p) for p in _FILES.findall(event.text[:6000])))
+        if state.asked:
+            return
+        state.asked = True
+        text = event.text[:6000]
+        for match in re.finditer(_FILES, text):
+            if re.search(_MADE, text[max(0, match.start() - 60) : match.start()], re.I):
+                keep(state.own, _clean(match.group(1)))
+            else:
+                keep(state.names, base(match.group(1)))
 
     def walk(self, state: Evidence, event: Before) -> Verdict | None:
         call = event.call
@@ -246,7 +257,7 @@ def _changes(state: Evidence, command: Command | None, effects: Sequence[Effect]
 
 def _looks_like_database(state: Evidence, path: str) -> bool:
     name = _main(base(path))
-    return name in state.names or _FILES.fullmatch(name) is not None
+    return name in state.names or re.fullmatch(_FILES, name) is not None
 
 
 def _main(name: str) -> str:

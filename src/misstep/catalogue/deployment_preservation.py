@@ -62,7 +62,7 @@ def _task(prompt: str) -> str | None:
     return joined(git, web, publish) if git and web and publish else None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Deployment(Memory):
     """What is deployed where, and since when it works."""
 

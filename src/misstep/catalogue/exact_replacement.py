@@ -95,7 +95,7 @@ def _credentials(prompt: str) -> bool:
     )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Edits(Memory):
     """Event indices, -1 where there is none."""
 

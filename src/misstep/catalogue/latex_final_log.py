@@ -45,7 +45,7 @@ _FORBID = (
 _ALLOWED = r"\boverfull\b.{0,50}\b(?:fine|acceptable|ok|okay|allowed|can be ignored|do not matter|don['’]t matter|may (?:stay|remain))\b|\bignore\b.{0,30}\boverfull\b"
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Builds(Memory):
     """Event indices, -1 where there is none."""
 

@@ -64,7 +64,7 @@ def _task(prompt: str) -> str | None:
     return None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Counts(Memory):
     """Event indices, -1 where there is none."""
 
