@@ -23,7 +23,17 @@ KINDS = {
 }
 _KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
 _COMMAND_KEYS = ("command", "cmd", "script", "keystrokes")
-_PATH_KEYS = ("path", "file_path", "filePath", "absolute_path", "filename", "file", "target_file", "notebook_path")
+_PATH_KEYS = (
+    "path",
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "filename",
+    "file",
+    "target_file",
+    "notebook_path",
+    "paths",
+)
 _OLD_KEYS = ("old_string", "oldString", "old_str", "old_text", "oldText")
 _NEW_KEYS = ("new_string", "newString", "new_str", "new_text", "newText", "new_source", "text")
 _CONTENT_KEYS = ("content", "file_text", "contents", "fileText")
