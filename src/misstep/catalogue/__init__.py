@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from functools import cache
-
 from .base import Misstep, NoState, Policy, Verdict
 from .fold import Firing, Fold, Judgement, judge
 
@@ -14,9 +10,18 @@ _PARTS = {"base", "fold", "examples"}
 __all__ = ["Firing", "Fold", "Judgement", "Misstep", "NoState", "Policy", "Verdict", "get", "judge", "missteps"]
 
 
-@cache
+_found: tuple[Misstep, ...] | None = None
+
+
 def missteps() -> tuple[Misstep, ...]:
     """Every misstep of the catalogue, by id."""
+    # A hook loads single modules of this package: what lists them all is imported here.
+    import importlib
+    import pkgutil
+
+    global _found
+    if _found is not None:
+        return _found
     found: list[Misstep] = []
     for module in pkgutil.iter_modules(__path__):
         if module.name in _PARTS or module.name.startswith("_"):
@@ -30,7 +35,8 @@ def missteps() -> tuple[Misstep, ...]:
             and value.id
             and value.__module__ == loaded.__name__
         ]
-    return tuple(sorted(found, key=lambda m: m.id))
+    _found = tuple(sorted(found, key=lambda m: m.id))
+    return _found
 
 
 def get(id: str) -> Misstep:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
+from misstep._record import field, record
 from misstep.trajectory import Before, Event, Prompt, Stop, Trajectory, events
 
 from .base import HANDLERS, Misstep, Policy, Verdict
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
-@dataclass(slots=True)
+
+@record(slots=True)
 class Firing:
     """A policy that would have fired."""
 
@@ -21,7 +23,7 @@ class Firing:
     action: str
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Judgement:
     """What a fold found in one trajectory."""
 
@@ -34,8 +36,27 @@ class Judgement:
     """Behaviour markers of the eligible scoped missteps."""
 
 
-class _Run:
-    """One misstep's state in one stream."""
+@record(slots=True)
+class Asked:
+    """What a policy answered at an event, before that event was folded in."""
+
+    policy: Policy
+    holds: bool | None
+    """G: whether the stream stands in the state that precedes the failure."""
+    released: bool
+    """R: whether what it waits for already holds."""
+    used: int
+    """Interventions before this event."""
+
+    @property
+    def fires(self) -> bool:
+        """Whether it intervenes, if the task is in its scope."""
+        limit = self.policy.limit
+        return bool(self.holds) and not self.released and (limit is None or self.used < limit)
+
+
+class Run:
+    """One misstep and its policies, followed in one stream: recorded (`Fold`) or live (the guard)."""
 
     __slots__ = ("eligible", "eligible_policies", "misstep", "nudges", "state", "verdicts")
 
@@ -44,18 +65,39 @@ class _Run:
         self.state = misstep.State()
         self.verdicts: list[Verdict] = []
         self.eligible: str | None = None if misstep.scoped else ""
-        self.eligible_policies: list[Policy] = []
+        self.eligible_policies: dict[str, str] = {}
+        """Policy id -> the words of the prompt that put the task in its scope."""
         self.nudges: dict[str, int] = {}
+
+    def latch(self, prompt: str) -> None:
+        """E: decide once, on the first real prompt."""
+        misstep = self.misstep
+        if misstep.scoped:
+            self.eligible = misstep.eligible(prompt)
+        for policy in misstep.policies:
+            words = policy.eligible(misstep, prompt)
+            if words is not None:
+                self.eligible_policies[policy.id] = words
+
+    def ask(self, policy: Policy, event: Event) -> Asked:
+        """G and R of one policy at an event that it acts at."""
+        state = self.state
+        released = policy.released(state)
+        return Asked(policy, policy.fires(state, event), released, self.nudges.get(policy.id, 0))
+
+    def nudged(self, policy: Policy) -> None:
+        """Count an intervention."""
+        self.nudges[policy.id] = self.nudges.get(policy.id, 0) + 1
 
 
 class Fold:
     """The missteps' folds side by side. Each sees every event; eligibility latches on the first prompt."""
 
     def __init__(self, missteps: Iterable[Misstep]) -> None:
-        self.runs = [_Run(m) for m in missteps]
+        self.runs = [Run(m) for m in missteps]
         self.firings: list[Firing] = []
         self._prompted = False
-        self._handlers: dict[type[Event], list[tuple[_Run, Any]]] = {}
+        self._handlers: dict[type[Event], list[tuple[Run, Any]]] = {}
         for kind, name in HANDLERS.items():
             base = getattr(Misstep, name)
             self._handlers[kind] = [
@@ -68,11 +110,7 @@ class Fold:
         if kind is Prompt and not self._prompted:
             self._prompted = True
             for run in self.runs:
-                if run.misstep.scoped:
-                    run.eligible = run.misstep.eligible(event.text)  # type: ignore[attr-defined]
-                run.eligible_policies = [
-                    p for p in run.misstep.policies if p.eligible(run.misstep, event.text) is not None  # type: ignore[attr-defined]
-                ]
+                run.latch(event.text)  # type: ignore[attr-defined]
         if kind is Before or kind is Stop:
             self._ask(event, "before" if kind is Before else "stop")
         for run, handler in self._handlers[kind]:
@@ -84,14 +122,15 @@ class Fold:
 
     def _ask(self, event: Event, at: str) -> None:
         for run in self.runs:
-            for policy in run.eligible_policies:
-                if policy.at != at:
+            if not run.eligible_policies:
+                continue
+            for policy in run.misstep.policies:
+                if policy.at != at or policy.id not in run.eligible_policies:
                     continue
-                used = run.nudges.get(policy.id, 0)
-                if policy.limit is not None and used >= policy.limit:
+                if policy.limit is not None and run.nudges.get(policy.id, 0) >= policy.limit:
                     continue
-                if not policy.released(run.state) and policy.fires(run.state, event):
-                    run.nudges[policy.id] = used + 1
+                if run.ask(policy, event).fires:
+                    run.nudged(policy)
                     self.firings.append(Firing(policy.id, run.misstep.id, event.index, policy.action))
 
     def finish(self) -> Judgement:
