@@ -534,6 +534,7 @@ def test_what_searches_the_final_log(after: str, holds: bool | None):
         ("title: 1,200\ntext: 8,800\ntotal: 10,000", True),
         ("total 10000 = 1200 + 3800 + 5000", True),
         ("prompt 1200\nanswer 8800\nsum 10001", False),
+        ("offset 10000\noffset 20000\noffset 30000", False),
         ("10000", False),
         ("10000\n10000", False),
         ("row 0 of 500, 2024-01-02", False),

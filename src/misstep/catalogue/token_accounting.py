@@ -13,7 +13,7 @@ one of several text fields is easily left out. The number then looks as good as 
 Only for tasks that count tokens of a selected part of a dataset. A count is a run whose text (or whose script, where
 the agent wrote it before) uses a tokenizer. Looking at the values is unique(), value_counts(), Counter, set(), GROUP BY,
 sort -u or uniq -c in a program text. Subtotals reconcile when an output of a count shows at least two numbers in a row and then, or
-before them, their sum. Without a look at the values it is an occurrence; with it, but with no
+before them, their sum, on a line that calls it a total. Without a look at the values it is an occurrence; with it, but with no
 subtotals in sight, it is one only where the output of the last count was recorded whole.
 
 ## What the policy does
@@ -168,17 +168,22 @@ def _uses(text: str) -> list[str]:
 
 
 def reconciles(output: str) -> bool:
-    """Whether a text shows two or more numbers in a row together with their sum, just after or just before them."""
-    numbers = [
-        int(re.sub(r"[,_]", "", n)) for n in re.findall(r"(?<![\w.])\d[\d,_]*(?![\w.]*\d|\w|%|\.\d)", output[-8000:])
-    ]
-    large = [n for n in numbers if n >= 10][-400:]
-    for end, total in enumerate(large):
+    """Whether a text names a total that two or more numbers just before or just after it add up to."""
+    numbers: list[int] = []
+    totals: list[int] = []
+    for line in output[-8000:].splitlines():
+        named = re.search(r"\b(?:total|sum|overall|altogether|combined|all)\b|=", line, re.I) is not None
+        for word in re.findall(r"(?<![\w.,/-])\d[\d,_]*(?![\w.,/-]*\d|[\w%])", line):
+            number = int(re.sub(r"[,_]", "", word))
+            if number >= 10:
+                if named:
+                    totals.append(len(numbers))
+                numbers.append(number)
+    for place in totals[-100:]:
         for step in (-1, 1):
-            added, number = 0, end + step
-            while 0 <= number < len(large) and added < total:
-                added += large[number]
-                number += step
-            if added == total and abs(number - end) > 2:
+            added, parts, at = 0, 0, place + step
+            while 0 <= at < len(numbers) and added < numbers[place]:
+                added, parts, at = added + numbers[at], parts + 1, at + step
+            if parts > 1 and added == numbers[place]:
                 return True
     return False
