@@ -124,7 +124,12 @@ def test_version_0_58(shared):
     assert None not in codes and set(codes) > {0, 2}
     # the message is once an item and once an event, the reasoning too
     assert sum(s.prompt for s in found.steps) == 1
-    assert sum(bool(s.reasoning) for s in agents(found)) == 38
+    thoughts = []
+    for line in Path(found.path).read_text().splitlines():
+        payload = json.loads(line)["payload"]
+        if payload.get("type") == "reasoning":
+            thoughts += [part["text"] for part in payload["summary"]]
+    assert len(thoughts) > 38 and "\n".join(s.reasoning for s in agents(found) if s.reasoning) == "\n".join(thoughts)
     assert any(r.truncated and r.output.startswith("Total output lines") for _, r in calls if r)
     plans = [(c, r) for c, r in calls if c.tool == "update_plan"]
     assert [(c.kind, r.output) for c, r in plans if r] == [("other", "Plan updated")] * 2

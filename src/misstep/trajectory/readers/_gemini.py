@@ -42,7 +42,7 @@ def shell_result(text: str) -> Result:
         result.failed = result.timed_out = True
         return result
     if _INTERRUPTED.match(text):
-        result.fault = "interrupted"
+        result.fault = "refused" if _REFUSED.match(text) else "interrupted"
         return result
     start = _OUTPUT.match(text)
     # The harness's lines are the last ones: a program may have printed the same before.
