@@ -246,8 +246,10 @@ def test_results_without_a_call_id(tmp_path):
         ("codex", {"content": "x", "extra": {"tool_metadata": {"exit_code": 0}}}, (0, False)),
         ("codex", {"content": "Wall time: 1\nProcess exited with code 2\nOutput:\nx"}, (2, True)),
         ("claude-code", {"content": "Exit code 127\nx", "extra": {"tool_result_is_error": True}}, (127, True)),
-        ("claude-code", {"content": "fine", "extra": {"tool_result_is_error": False}}, (None, False)),
-        ("claude-code", {"content": "Exit code 1 is printed", "extra": {"tool_result_is_error": False}}, (None, False)),
+        ("claude-code", {"content": "fine", "extra": {"tool_result_is_error": False}}, (0, False)),
+        ("claude-code", {"content": "Exit code 1 is printed", "extra": {"tool_result_is_error": False}}, (0, False)),
+        ("claude-code", {"content": "fine"}, (None, None)),
+        ("gemini-cli", {"content": "Output: x\nExit Code: 5"}, (5, True)),
         ("openhands", {"content": "x\n[Command finished with exit code 1]"}, (1, True)),
         ("mini-swe-agent", {"content": "<returncode>4</returncode>\n<output>\nx\n</output>"}, (4, True)),
         ("any", {"content": "Exit code 1"}, (None, None)),
@@ -259,6 +261,9 @@ def test_exit_codes_where_the_record_or_the_agent_says_so(tmp_path, name, result
     found = one(saved(tmp_path, document(user("Go"), step, agent=name)))
     got = found.steps[1].results["c0"]
     assert (got.exit_code, got.failed) == expected
+    if expected[0] is not None and "Exit code 1 is" not in result["content"] and result["content"] != "fine":
+        # the harness's words about the exit are no output
+        assert got.output.strip() == "x"
 
 
 def test_several_documents_in_one_file(tmp_path):

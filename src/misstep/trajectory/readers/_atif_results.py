@@ -6,14 +6,18 @@ import re
 from typing import Any
 
 from ..model import Call, Result
-from ._common import EXIT_CLAUDE, exit_codex, exit_gemini, is_cut
+from . import _claude, _codex_output, _gemini
+from ._common import is_cut
 from ._fields import integer, mapping
 from .mini_swe_agent import observation
 
 _CODE_KEYS = ("exit_code", "exitCode", "returncode", "return_code")
 _INSIDE_KEYS = ("tool_metadata", "tool_result_metadata", "metadata", "tool_use_result", "raw_output")
 _ERROR_KEYS = ("tool_result_is_error", "is_error", "isError")
-_OPENHANDS = re.compile(r"\[(?:The command completed|Command finished) with exit code (-?\d+)\.?")
+_OPENHANDS = re.compile(
+    r"(?:\s*\[(?:The command completed|Command finished|Current working directory|Python interpreter)[^\n]*\])+\s*$"
+)
+_OPENHANDS_CODE = re.compile(r"with exit code (-?\d+)\.?\]")
 _TERMINUS_LATE = "The previous command timed out after"
 
 
@@ -37,36 +41,37 @@ def _error_in(extra: dict[str, Any]) -> bool | None:
 
 def result_of(call: Call, content: str, extra: dict[str, Any], agent: str) -> Result:
     """The result in an observation of the agent's call. An exit code is that of the record or of the agent's own words."""
-    result = Result(content, truncated=is_cut(content))
     if call.kind == "keys":
-        result.running = _TERMINUS_LATE in content
-        return result
+        late = _TERMINUS_LATE in content
+        return Result(content, truncated=is_cut(content), running=late)
     error, code = _error_in(extra), _code_in(extra)
-    if call.kind == "shell":
-        if agent.startswith("mini-swe") or content.startswith("<returncode>"):
-            seen = observation(content)
-            if seen is not None:
-                return seen
-        if code is None:
-            code = _code_in_text(content, agent, error)
-    result.exit_code = code if call.kind == "shell" else None
+    result = _as_written(call.kind, content, error, agent)
+    result.truncated = result.truncated or is_cut(content)
+    if result.fault:
+        return result
     if call.kind == "shell" and code is not None:
-        result.failed = code != 0
-    elif error is not None:
+        result.exit_code, result.failed = code, code != 0
+    elif error is not None and result.exit_code is None:
         result.failed = error
     return result
 
 
-def _code_in_text(content: str, agent: str, error: bool | None) -> int | None:
-    if agent.startswith("claude"):
-        found = EXIT_CLAUDE.match(content) if error is not False else None
-        return int(found.group(1)) if found else None
+def _as_written(kind: str, content: str, error: bool | None, agent: str) -> Result:
+    if agent.startswith("claude") and error is not None:
+        return _claude.result_of({"content": content, "is_error": error}, {}, kind)
     if agent.startswith("codex"):
-        return exit_codex(content)
+        return _codex_output.result_of(content, kind)
+    if kind != "shell":
+        return Result(content)
     if agent.startswith(("gemini", "qwen")):
-        return exit_gemini(content)
-    marks = _OPENHANDS.findall(content[-600:])
-    return int(marks[-1]) if marks else None
+        return _gemini.shell_result(content)
+    if agent.startswith("mini-swe") or content.startswith("<returncode>"):
+        return observation(content) or Result(content)
+    ending = _OPENHANDS.search(content[-1000:])
+    code = _OPENHANDS_CODE.search(ending.group(0)) if ending else None
+    if ending is None or code is None:
+        return Result(content)
+    return Result(content[: len(content) - len(ending.group(0))], int(code.group(1)), code.group(1) != "0")
 
 
 __all__ = ["result_of"]

@@ -17,7 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..model import Call, Result, Step, Trajectory
+from ..model import Call, Outcome, Result, Step, Trajectory
 from ._atif_results import result_of
 from ._calls import arguments_of, call_of
 from ._common import said
@@ -53,9 +53,9 @@ def matches(source: Source) -> bool:
     document = source.document
     if document is not None:
         return _is_atif(document) or (isinstance(document, list) and any(_is_atif(item) for item in document[:3]))
-    if any(_is_atif(record) for record in source.records[:3]):
+    if any(_is_atif(record) for record in source.head[:3]):
         return True
-    return bool(_HEAD.search(source.data[:4096].decode("utf-8", "replace"))) and _is_atif(_repaired(source.data))
+    return bool(_HEAD.search(source.edges[:4096].decode("utf-8", "replace"))) and _is_atif(_repaired(source.data))
 
 
 def read(source: Source) -> Iterator[Trajectory]:
@@ -161,6 +161,7 @@ def _trajectories(
     )
     own = mapping(mapping(document.get("extra")).get(OWN))
     found.cwd, found.parent = string(own.get("cwd")) or found.cwd, string(own.get("parent")) or found.parent
+    found.outcome = _own_outcome(mapping(own.get("outcome"))) if "outcome" in own else None
     found.extra = {"schema_version": document["schema_version"], "session_id": string(document.get("session_id"))}
     reading = _Reading(found)
     for part in [document, *more]:
@@ -305,6 +306,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "truncated": (bool,),
     "shared": (bool,),
     "running": (bool,),
+    "timed_out": (bool,),
     "seconds": (float, int, type(None)),
 }
 
@@ -321,6 +323,16 @@ def _own_fields(target: Call | Result, own: dict[str, Any]) -> None:
         if "edits" in own:
             triples = [tuple(e) for e in listing(own["edits"]) if isinstance(e, list) and len(e) == 3]
             target.edits = tuple(e for e in triples if all(isinstance(part, str) for part in e))
+
+
+def _own_outcome(own: dict[str, Any]) -> Outcome:
+    found = Outcome(
+        reward=number(own.get("reward")), cost_usd=number(own.get("cost_usd")), seconds=number(own.get("seconds"))
+    )
+    found.passed = own["passed"] if isinstance(own.get("passed"), bool) else None
+    found.task, found.attempt, found.exception = (string(own.get(name)) for name in ("task", "attempt", "exception"))
+    found.fault = own["fault"] if own.get("fault") in ("infrastructure", "never-ran") else None
+    return found
 
 
 def _own_step(step: Step, own: dict[str, Any]) -> None:

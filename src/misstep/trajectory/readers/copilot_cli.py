@@ -14,7 +14,7 @@ from typing import Any
 from ..model import Call, Result, Step, Trajectory
 from ._calls import arguments_of, call_of
 from ._common import is_cut, said
-from ._fields import between, integer, mapping, metrics, objects, seconds, string, text
+from ._fields import between, mapping, metrics, objects, seconds, string, text
 from .source import Source
 
 FORMAT = "copilot-cli"
@@ -44,7 +44,7 @@ def _is_compact(record: dict[str, Any]) -> bool:
 
 def matches(source: Source) -> bool:
     """Events with a dotted type, data and a parent; or compact records."""
-    first = source.records[:5]
+    first = source.head[:5]
     if not first:
         return False
     return sum(_is_event(record) for record in first) * 2 > len(first) or all(_is_compact(record) for record in first)
@@ -174,8 +174,9 @@ def _result(call: Call, output: str, success: Any) -> Result:
     result = Result(output, truncated=is_cut(output) or bool(_CUT.search(output)))
     ended = _EXIT.search(output) if call.kind == "shell" else None
     if ended:
-        result.exit_code = integer(int(ended.group(1)))
+        result.exit_code = int(ended.group(1))
         result.failed = result.exit_code != 0
+        result.output = output[: ended.start()].rstrip("\n")
     elif call.kind == "shell" and _RUNNING.search(output):
         result.running = True
     elif success is False:

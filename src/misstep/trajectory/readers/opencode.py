@@ -148,7 +148,7 @@ def _result(call: Call, state: dict[str, Any]) -> Result | None:
             if result.exit_code is not None:
                 result.failed = result.exit_code != 0
             elif _KILLED.search(output[-500:]):
-                result.failed = True
+                result.failed = result.timed_out = True
         elif call.tool == "invalid":
             result.fault = "malformed"
         else:

@@ -68,7 +68,7 @@ def matches(source: Source) -> bool:
     document = source.document
     if isinstance(document, list):
         return bool(document) and all(_is_event(item) for item in document[:3])
-    return bool(source.records) and _is_record(source.records[0])
+    return bool(source.head) and _is_record(source.head[0])
 
 
 def matches_folder(folder: Path, names: frozenset[str]) -> bool:

@@ -194,7 +194,7 @@ def _result(call: Call, observation: str, took: float | None) -> Result:
     if call.kind == "edit" and observation.startswith(_EDIT_REFUSED):
         result.failed = True
     if call.kind == "shell" and _TIMED_OUT.search(observation[-400:]):
-        result.failed = True
+        result.failed = result.timed_out = True
     return result
 
 
