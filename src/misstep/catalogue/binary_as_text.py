@@ -31,7 +31,7 @@ from .base import Misstep, NoState, Verdict
 
 _BAD = Regex("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _ANSI = Regex(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
-_LEAST, _WINDOW, _SHARE = 24, 400, 12
+_LEAST, _WINDOW = 24, 300
 _BINARY = words(
     "png jpg jpeg gif webp bmp ico tif tiff psd heic pdf zip gz tgz bz2 xz zst 7z rar tar jar war class exe dll so dylib o a lib bin dat img iso "
     "pyc pyo whl npy npz pkl pickle pth pt onnx safetensors gguf h5 hdf5 parquet feather arrow db sqlite sqlite3 mdb mp3 mp4 wav flac ogg mov avi mkv "
@@ -69,8 +69,7 @@ def unreadable(output: str) -> int:
     if len(bad) < _LEAST:
         return 0
     places = [match.start() for match in _BAD.finditer(_ANSI.sub("", output))]
-    need = _WINDOW // _SHARE
-    for first, last in zip(places, places[need - 1 :], strict=False):
+    for first, last in zip(places, places[_LEAST - 1 :], strict=False):
         if last - first < _WINDOW:
             return len(places)
     return 0

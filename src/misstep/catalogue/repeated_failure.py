@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from hashlib import sha1
 from typing import Any
+from zlib import crc32
 
 from misstep.trajectory import After, Before, Call, Compact, Interrupt, Prompt, Say
 
@@ -133,7 +133,8 @@ def _changed(state: Failures) -> None:
 
 
 def _digest(text: str) -> str:
-    return sha1(text.encode("utf-8", "replace")).hexdigest()[:12]
+    data = text.encode("utf-8", "replace")
+    return f"{crc32(data):08x}-{len(data):x}"
 
 
 def _shape(output: str) -> str:

@@ -1,0 +1,376 @@
+"""Claims in text, outcomes of test runs, and what the missteps about claims, checks and edits make of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from misstep.catalogue import Fold, get
+from misstep.catalogue._checks import Checks, facts, is_code, is_test_file, own_status
+from misstep.catalogue._claims import admits_trouble, asks, claims
+from misstep.catalogue._tests import outcome, read
+from misstep.catalogue.binary_as_text import unreadable
+from misstep.catalogue.masked_error import discards_errors
+from misstep.catalogue.weakened_test import removed
+from misstep.shell import scan
+from misstep.trajectory import After, Before, Call, Event, Interrupt, Prompt, Result, Say, Stop
+
+
+def shell(command: str, **fields) -> Call:
+    return Call("c", "Bash", "shell", command=command, **fields)
+
+
+# -- outcomes of test runs -----------------------------------------------------------------------
+
+RUNS = [
+    ("pytest", "===== 1 failed, 3 passed in 0.12s =====", "failed"),
+    ("pytest quiet", "3 passed in 0.10s", "passed"),
+    ("pytest with warnings", "===== 3 passed, 2 warnings in 1.10s =====", "passed"),
+    ("pytest skips and xfails", "=== 25 passed, 1 skipped, 2 xfailed in 3.21s (0:00:03) ===", "passed"),
+    ("pytest errors", "2 passed, 1 error in 0.20s", "failed"),
+    ("pytest only failures", "7 failed, 3 errors in 1.00s", "failed"),
+    ("pytest short summary", "FAILED tests/test_a.py::test_x - assert 1 == 2", "failed"),
+    ("pytest none", "no tests ran in 0.01s", "empty"),
+    ("unittest", "Ran 3 tests in 0.1s\n\nOK", "passed"),
+    ("unittest skipped", "Ran 3 tests in 0.1s\n\nOK (skipped=1)", "passed"),
+    ("unittest failing", "Ran 3 tests in 0.1s\n\nFAILED (failures=1, errors=2)", "failed"),
+    ("unittest errors only", "Ran 3 tests in 0.1s\n\nFAILED (errors=2)", "failed"),
+    ("unittest none", "Ran 0 tests in 0.000s\n\nOK", "empty"),
+    ("jest", "Test Suites: 1 failed, 2 passed, 3 total\nTests:       1 failed, 20 passed, 21 total", "failed"),
+    ("jest green", "Test Suites: 2 passed, 2 total\nTests:       20 passed, 20 total", "passed"),
+    ("jest skipped", "Tests:       2 skipped, 20 passed, 22 total", "passed"),
+    ("vitest", " Test Files  1 failed (1)\n      Tests  1 failed | 3 passed (4)", "failed"),
+    ("vitest green", "      Tests  4 passed (4)", "passed"),
+    ("mocha", "  5 passing (20ms)\n  2 failing", "failed"),
+    ("mocha green", "  5 passing (20ms)", "passed"),
+    ("go", "--- FAIL: TestA (0.00s)\nFAIL\nFAIL\texample.org/a\t0.1s", "failed"),
+    ("go subtest", "=== RUN   TestA\n    --- FAIL: TestA/one (0.00s)", "failed"),
+    ("go build", "FAIL\texample.org/a [build failed]", "failed"),
+    ("go green", "ok  \texample.org/a\t0.1s\n?   \texample.org/b\t[no test files]", "passed"),
+    ("go cached", "ok  \texample.org/a\t(cached)", "passed"),
+    ("go none", "ok  \texample.org/a\t0.1s [no tests to run]\ntesting: warning: no tests to run", "empty"),
+    (
+        "go some",
+        "ok  \texample.org/a\t0.1s [no tests to run]\ntesting: warning: no tests to run\nok  \texample.org/b\t0.2s",
+        "passed",
+    ),
+    ("go panic", "panic: runtime error: index out of range [recovered]", "failed"),
+    ("cargo", "test result: FAILED. 3 passed; 1 failed; 0 ignored", "failed"),
+    ("cargo green", "test result: ok. 3 passed; 0 failed; 0 ignored", "passed"),
+    ("cargo none", "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored", "empty"),
+    ("cargo build", "error[E0308]: mismatched types", "failed"),
+    ("nextest", "     Summary [   0.1s] 3 tests run: 2 passed, 1 failed, 0 skipped", "failed"),
+    ("rspec", "5 examples, 2 failures, 1 pending", "failed"),
+    ("rspec green", "5 examples, 0 failures", "passed"),
+    ("minitest", "2 runs, 2 assertions, 0 failures, 1 errors, 0 skips", "failed"),
+    ("phpunit", "OK (5 tests, 6 assertions)", "passed"),
+    ("maven", "Tests run: 5, Failures: 0, Errors: 1, Skipped: 0", "failed"),
+    ("maven green", "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0\n[INFO] BUILD SUCCESS", "passed"),
+    ("gradle", "BUILD FAILED in 3s", "failed"),
+    ("gradle green", "BUILD SUCCESSFUL in 3s", "passed"),
+    ("ctest", "75% tests passed, 1 tests failed out of 4", "failed"),
+    ("ctest green", "100% tests passed, 0 tests failed out of 4", "passed"),
+    ("TAP", "ok 1 - a\nnot ok 2 - b", "failed"),
+    ("TAP green", "ok 1 - a\nok 2 - b\n# pass 2\n# fail 0", "passed"),
+    ("npm", "npm ERR! Test failed.  See above for more details.", "failed"),
+    ("dotnet", "Failed!  - Failed:     1, Passed:     4, Skipped:     0", "failed"),
+    ("colour codes", "\x1b[31m\x1b[1m1 failed\x1b[0m, \x1b[32m3 passed\x1b[0m\x1b[31m in 0.12s\x1b[0m", "failed"),
+    ("carriage returns", "Ran 3 tests in 0.1s\r\n\r\nOK\r\n", "passed"),
+    ("prose", "The build is done and the tests are next.", "unknown"),
+    ("nothing", "", "unknown"),
+    ("a log line", "INFO: 3 connections failed over to the replica", "unknown"),
+    ("a diff of a test", "+    assert FAILED == 1\n-    return OK", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("output", "status"), [r[1:] for r in RUNS], ids=[r[0] for r in RUNS])
+def test_the_outcome_of_a_run_is_read_from_its_output(output, status):
+    assert read(output).status == status
+
+
+def test_counts_are_read():
+    run = read("===== 2 failed, 1,203 passed in 9.12s =====")
+    assert (run.failed, run.line) == (2, "===== 2 failed, 1,203 passed in 9.12s")
+    assert read("test result: ok. 3 passed; 0 failed\ntest result: ok. 4 passed; 0 failed").passed == 7
+
+
+def test_a_status_that_is_known_wins_over_the_output():
+    assert outcome("3 passed in 0.1s", failed=True).status == "failed"
+    assert outcome("--- FAIL: printed by a test of the reporter", failed=False).status == "passed"
+    assert outcome("nothing of note", exit_code=1).status == "failed"
+    assert outcome("nothing of note").status == "unknown"
+
+
+STATUS = [
+    ("pytest", True, True),
+    ("pytest", False, False),
+    ("cd app && pytest", True, True),
+    ("pytest | tail -5", False, None),
+    ("set -o pipefail; pytest | tail -5", False, False),
+    ("pytest || true", False, None),
+    ("pytest; echo done", False, None),
+    ("pytest && echo fine", False, False),
+    ("pytest && echo fine", True, None),
+    ("make && pytest", True, None),
+    ("for t in a b; do pytest $t; done", False, None),
+    ("pytest &", False, None),
+]
+
+
+@pytest.mark.parametrize(("command", "failed", "own"), STATUS)
+def test_the_exit_status_counts_only_where_it_is_the_commands_own(command, failed, own):
+    call = shell(command)
+    run = next(c for c in call.script.commands if c.name == "pytest")
+    assert own_status(call, run, Result("", int(failed), failed)) is own
+
+
+# -- claims --------------------------------------------------------------------------------------
+
+CLAIMED = [
+    ("All tests pass.", "tests"),
+    ("All 11 tests pass (4 existing + 7 new).", "tests"),
+    ("- ✅ All unit tests pass", "tests"),
+    ("**Tests pass**", "tests"),
+    ("The test suite is now green.", "tests"),
+    ("I ran the tests and they all pass.", "tests"),
+    ("254 tests, 0 failures", "tests"),
+    ("12 passed, 0 failed.", "tests"),
+    ("Both new tests are passing now!", "tests"),
+    ("All tests in the parser package pass.", "tests"),
+    ("After the fix, all existing tests continue to pass.", "tests"),
+    ("Linting is clean.", "lint"),
+    ("The build succeeds.", "build"),
+    ("Everything compiles.", "build"),
+    ("All checks pass.", "all"),
+    ("I verified that the server works.", "verified"),
+    ("Tested locally, the import now works as expected.", "verified"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), CLAIMED, ids=[t for t, _ in CLAIMED])
+def test_a_claim_is_found(text, kind):
+    assert kind in {c.kind for c in claims(text)}
+
+
+NO_CLAIMS = [
+    "Let me run the tests to verify they pass.",
+    "Now let's make sure all tests pass.",
+    "All tests should pass now.",
+    "The tests will pass once the fixture is in place.",
+    "If all tests pass, I will commit.",
+    "Do all tests pass?",
+    "Most tests pass.",
+    "Not all tests pass.",
+    "The tests don't pass yet.",
+    "All tests pass except test_limits.",
+    "The test passes because the mock returns early.",
+    "The test passes a string to the parser.",
+    "The tests pass `None` as the second argument.",
+    "The test passes on main.",
+    "You said that all tests pass.",
+    "- [ ] All tests pass",
+    "⏳ All tests pass",
+    "> All tests pass.",
+    'The log says "all tests pass".',
+    "```\nAll tests pass.\n```",
+    "The output was `all tests pass`.",
+    "## Test plan\n- All tests pass\n- Lint is clean",
+    "Next steps:\n1. All tests pass in CI",
+    "I want the tests to pass.",
+    "This makes all tests pass regardless of what they check.",
+    "Only the unit tests pass.",
+    "The linter should be clean.",
+    "I tested the import; it fails.",
+    "This works by hashing the name.",
+]
+
+
+@pytest.mark.parametrize("text", NO_CLAIMS)
+def test_what_is_no_claim(text):
+    assert claims(text) == ()
+
+
+def test_a_claim_knows_whether_it_speaks_of_all_tests():
+    assert [c.whole for c in claims("All tests pass.")] == [True]
+    assert [c.whole for c in claims("All unit and integration tests pass.")] == [True]
+    assert [c.whole for c in claims("The TestLimit test passes.")] == [False]
+    assert [c.whole for c in claims("All parser tests pass.")] == [False]
+
+
+def test_a_long_line_without_sentences_costs_little():
+    assert claims("tests-" * 4000 + " pass") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TestPush still fails.", True),
+        ("There are 2 lint issues left.", True),
+        ("I could not run the suite here.", True),
+        ("Done, no errors, 0 failures.", False),
+        ("The queue has a limit now.", False),
+        ("Fixed the failure.", False),
+    ],
+)
+def test_whether_a_message_admits_trouble(text, expected):
+    assert admits_trouble(text) is expected
+
+
+def test_whether_a_message_asks():
+    assert asks("Done. Shall I run the tests?")
+    assert asks("Which do you prefer?\n\nI would take the second one.")
+    assert not asks("Done.\n```\nready?\n```\n")
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+
+def test_what_is_code_and_what_is_a_test():
+    assert is_code("src/a.py") and is_code("Makefile") and is_code("web/App.tsx")
+    assert not is_code("README.md") and not is_code("/tmp/try.py") and not is_code("py") and not is_code("data.json")
+    for path in ("tests/test_a.py", "pkg/a_test.go", "src/a.test.ts", "src/a.spec.js", "spec/a_spec.rb", "ATest.java"):
+        assert is_test_file(path), path
+    for path in ("src/contest.py", "latest.go", "testing.md", "src/protest.ts"):
+        assert not is_test_file(path), path
+
+
+def test_what_a_call_changes_and_runs():
+    edit = facts(shell("sed -i 's/a/b/' src/a.py"))
+    assert edit.edits == ("src/a.py",) and not edit.checks and not edit.maybe
+    both = facts(shell("sed -i 's/a/b/' src/a.py && pytest -q"))
+    assert both.edits == ("src/a.py",) and [k for k, _ in both.checks] == ["test"] and both.edits_first
+    reverse = facts(shell("pytest -q; sed -i 's/a/b/' src/a.py"))
+    assert reverse.edits and not reverse.edits_first
+    assert not facts(shell("ls -la && git diff")).maybe
+    assert facts(shell("./whatever.sh")).maybe
+    assert facts(Call("c", "Task", "other", {"prompt": "look"})).maybe
+    assert not facts(Call("c", "TodoWrite", "other", {})).maybe
+    assert facts(shell("echo 'unclosed")).maybe
+
+
+def test_an_edit_of_comments_alone_is_no_change_of_code():
+    def edit(old: str, new: str) -> Call:
+        return Call("c", "Edit", "edit", paths=("a.py",), edits=(("a.py", old, new),))
+
+    assert facts(edit("# old\nx = 1", "# new words\n\nx = 1")).edits == ()
+    assert facts(edit("# old\nx = 1", "# old\nx = 2")).edits == ("a.py",)
+    assert facts(edit("#include <a.h>", "#include <b.h>")).edits == ("a.py",)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("x 2>/dev/null", True),
+        ("x >/dev/null 2>&1", True),
+        ("x &>/dev/null", True),
+        ("x 2>&1 >/dev/null", False),
+        ("x >/dev/null", False),
+        ("x 2>err.log", False),
+    ],
+)
+def test_whether_errors_are_discarded(command, expected):
+    assert discards_errors(scan(command).commands[0]) is expected
+
+
+def test_lines_that_are_only_removed():
+    assert removed("a\nb\nc", "a\nc") == ["b"]
+    assert removed("a\nb\nc", "a\nd") is None
+    assert removed("a\nb", "a\nb") is None
+    assert removed("a\n\n  b", "b") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("\0\x01\x02\x03" * 10, True),
+        ("\ufffd" * 30, True),
+        ("\ufffd" * 10, False),
+        (("word " * 40 + "\ufffd") * 40, False),
+        ("\x1b[31mred\x1b[0m\t\r\n\b" * 50, False),
+        ("naïve 日本語 ✓ " * 100, False),
+        ("", False),
+    ],
+)
+def test_output_that_is_no_text(output, expected):
+    assert bool(unreadable(output)) is expected
+
+
+# -- faults are nobody's misstep -------------------------------------------------------------------
+
+
+def _found(id: str, *items) -> list[bool | None]:
+    stream: list[Event] = []
+    for item in items:
+        at = len(stream)
+        if isinstance(item, tuple):
+            call, result = item
+            stream += [Before(at, at, call), After(at + 1, at, call, result)]
+        else:
+            stream.append(item(at, at) if isinstance(item, type) else item[0](at, at, item[1]))
+    fold = Fold([get(id)])
+    for event in stream:
+        fold.push(event)
+    return [v.holds for v in fold.finish().verdicts.get(id, [])]
+
+
+class _Text(list):
+    """An event with a text, by its class."""
+
+
+def prompt(text: str) -> _Text:
+    return _Text([Prompt, text])
+
+
+def say(text: str) -> _Text:
+    return _Text([Say, text])
+
+
+def stop(text: str) -> _Text:
+    return _Text([Stop, text])
+
+
+EDIT = Call("e", "Edit", "edit", paths=("a.py",), edits=(("a.py", "x = 1", "x = 2"),))
+DONE = Result("The file a.py has been updated.", None, False)
+
+
+@pytest.mark.parametrize("fault", ["refused", "harness", "malformed", "never-ran"])
+def test_an_edit_that_never_happened_leaves_the_run_valid(fault):
+    green = (shell("pytest -q"), Result("3 passed in 0.1s", 0, False))
+    lost = (EDIT, Result("", None, True, fault))
+    assert _found("unverified-claim", prompt("x"), green, lost, stop("All tests pass.")) == [False]
+    assert _found("unchecked-last-edit", prompt("x"), lost, stop("Done.")) == []
+
+
+@pytest.mark.parametrize("fault", ["interrupted", "refused", "harness", "never-ran"])
+def test_a_run_that_a_person_stopped_is_not_repeated_by_the_agent(fault):
+    broken = (shell("make all"), Result("stopped", 2, True, fault))
+    failed = (shell("make all"), Result("error: no rule", 2, True))
+    assert _found("repeated-failure", prompt("x"), broken, failed) == []
+    assert _found("masked-error", prompt("x"), (shell("make 2>/dev/null"), Result("", 2, True, fault))) == []
+
+
+def test_an_interrupted_run_makes_the_claim_unknown():
+    lost = (shell("pytest -q"), Result("", None, None, "interrupted"))
+    assert _found("unverified-claim", prompt("x"), (EDIT, DONE), lost, Interrupt, stop("All tests pass.")) == [None]
+
+
+def test_a_call_without_a_result_makes_the_claim_unknown():
+    stream = [Prompt(0, 0, "x"), Before(1, 1, EDIT), After(2, 1, EDIT, DONE)]
+    stream += [Before(3, 2, shell("pytest -q")), Stop(4, 3, "All tests pass.")]
+    fold = Fold([get("unverified-claim")])
+    for event in stream:
+        fold.push(event)
+    assert [v.holds for v in fold.finish().verdicts["unverified-claim"]] == [None]
+
+
+def test_a_failure_that_the_agent_explained_is_not_counted():
+    red = (shell("pytest -q | tail -3"), Result("1 failed, 8 passed in 0.3s", 0, False))
+    assert _found("failing-last-check", prompt("x"), red, stop("Sorted.")) == [True]
+    told = say("That one is pre-existing and has nothing to do with this.")
+    assert _found("failing-last-check", prompt("x"), red, told, stop("Sorted.")) == [None]
+
+
+def test_checks_are_json():
+    state = Checks(runs={"test": [3, "failed", "x"]})
+    assert Checks(**json.loads(json.dumps(vars(state)))) == state
