@@ -485,6 +485,15 @@ def test_straight_script_is_unfolded(tmp_path, script):
     assert (second, two.exit_code, two.output, two.failed, two.seconds) == ("make", 2, "bad\n", True, 0.5)
 
 
+def test_namespace_of_the_tool(tmp_path):
+    made = item(
+        "custom_tool_call", call_id="c", name="functions.exec", input='text(await tools.exec_command({cmd: "ls"}))'
+    )
+    done = item("custom_tool_call_output", call_id="c", output=[{"type": "input_text", "text": printed("x", 1)}])
+    (step,) = agents(rollout(tmp_path, said("user", "Go"), made, done))
+    assert [c.command for c in step.calls] == [None, "ls"] and step.results[step.calls[1].id].failed is True
+
+
 def test_results_go_by_what_is_printed_not_by_order(tmp_path):
     script = 'const a = await tools.exec_command({cmd: "ls"}); const b = await tools.exec_command({cmd: "make"}); text(b); text(a.output);'
     (_, one_), (_, two) = code(tmp_path, script, printed("bad", 2), "a.py")

@@ -51,7 +51,7 @@ def read_call(payload: dict[str, Any], line: int) -> Call:
         action = mapping(payload.get("action"))
         given = {"command": action.get("command"), "workdir": action.get("working_directory")}
         return call_of(key, "local_shell", dict(given, timeout_ms=action.get("timeout_ms")))
-    tool = string(payload.get("name"))
+    tool = string(payload.get("name")).removeprefix("functions.")
     if kind == "custom_tool_call":
         given_text = payload.get("input")
         if tool == "exec":

@@ -14,8 +14,9 @@ def time_of(value: Any) -> float | None:
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, (int, float)):
-        seconds = value / 1000 if value > 1e11 else float(value)
-        return seconds if 0 < seconds < 1e11 else None
+        if not 0 < value < 1e14:
+            return None
+        return value / 1000 if value > 1e11 else float(value)
     if not isinstance(value, str):
         return None
     text = value[:-1] + "+00:00" if value.endswith(("Z", "z")) else value

@@ -49,7 +49,7 @@ def _of_document(source: Source) -> list[dict[str, Any]]:
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    kind = record.get("type")
+    kind = string(record.get("type"))
     if kind not in _TYPES:
         return False
     if kind in ("user", "assistant"):
@@ -102,7 +102,7 @@ class _Session:
         self.id = ""
 
     def add(self, record: dict[str, Any], line: int) -> None:
-        kind = record.get("type")
+        kind = string(record.get("type"))
         if not self.id:
             self.id = string(record.get("sessionId")) or string(record.get("session_id"))
         if kind == "progress":
@@ -195,8 +195,7 @@ class _Thread:
         self.cost: float | None = None
 
     def add(self, record: dict[str, Any], line: int) -> None:
-        kind = record["type"]
-        uuid = record.get("uuid")
+        kind, uuid = record.get("type"), string(record.get("uuid"))
         if uuid:
             if uuid in self.seen:
                 self.source.skipped["duplicate record"] += 1
@@ -250,7 +249,7 @@ class _Thread:
             step.stop = True
         content = message.get("content")
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else listing(content):
-            kind = block.get("type") if isinstance(block, dict) else None
+            kind = string(block.get("type")) if isinstance(block, dict) else ""
             if kind == "text":
                 text = string(block.get("text"))
                 if text.strip():
@@ -283,7 +282,7 @@ class _Thread:
             return
         texts = []
         for block in listing(content):
-            kind = block.get("type") if isinstance(block, dict) else None
+            kind = string(block.get("type")) if isinstance(block, dict) else ""
             if kind == "tool_result":
                 self.result(block, record)
             elif kind == "text":
@@ -315,7 +314,7 @@ class _Thread:
         self.step("user", record, line, spoken or text).prompt = bool(spoken)
 
     def system(self, record: dict[str, Any], line: int) -> None:
-        kind = record.get("subtype")
+        kind = string(record.get("subtype"))
         if kind in ("compact_boundary", "microcompact_boundary"):
             step = self.step("system", record, line, string(record.get("content")))
             step.compacted = True

@@ -42,7 +42,7 @@ def _of_document(source: Source) -> list[dict[str, Any]]:
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    kind = record.get("type")
+    kind = string(record.get("type")) if "type" in record else None
     if isinstance(record.get("payload"), dict):
         return kind in _WRAPPED
     if kind is None:
@@ -175,7 +175,7 @@ class _Session:
     # -- response items --------------------------------------------------------------------------------------
 
     def item(self, payload: dict[str, Any], time: float | None, line: int) -> None:
-        kind = payload.get("type")
+        kind = string(payload.get("type"))
         if kind == "message":
             self.message(payload, time, line)
         elif kind == "reasoning":
@@ -269,7 +269,7 @@ class _Session:
     # -- events ----------------------------------------------------------------------------------------------
 
     def event(self, payload: dict[str, Any], time: float | None, line: int) -> None:
-        kind = payload.get("type")
+        kind = string(payload.get("type"))
         if kind == "token_count":
             info = mapping(payload.get("info"))
             total = info.get("total_token_usage")

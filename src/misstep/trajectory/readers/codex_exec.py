@@ -29,7 +29,7 @@ _TYPES = frozenset(
 def matches(source: Source) -> bool:
     """A JSONL file with thread, turn or item events in its head."""
     return any(
-        r.get("type") in _TYPES
+        string(r.get("type")) in _TYPES
         and (
             "thread_id" in r
             or isinstance(r.get("item"), dict)
@@ -43,7 +43,7 @@ def read(source: Source) -> Iterator[Trajectory]:
     """One trajectory a thread."""
     run = _Run(source)
     for line, record in source.stream():
-        kind = record.get("type")
+        kind = string(record.get("type"))
         if kind == "thread.started" and run.steps:
             yield run.finish()
             run = _Run(source)

@@ -74,14 +74,15 @@ def _merged(source: Source) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             header.update({k: v for k, v in patch.items() if k != "messages"})
         elif "$rewindTo" in record:
             keys = list(messages)
-            if record["$rewindTo"] in messages:
-                gone = keys[keys.index(record["$rewindTo"]) :]
+            wanted = string(record["$rewindTo"])
+            if wanted in messages:
+                gone = keys[keys.index(wanted) :]
                 source.skipped["rewound by the user"] += len(gone)
                 for key in gone:
                     del messages[key]
             else:
                 source.skipped["rewind to an unknown message"] += 1
-        elif record.get("type") in _MESSAGES and "content" in record:
+        elif string(record.get("type")) in _MESSAGES and "content" in record:
             messages[string(record.get("id")) or f"line {line}"] = record
         elif _is_header(record):
             header.update({k: v for k, v in record.items() if k != "messages"})

@@ -23,7 +23,7 @@ def matches(source: Source) -> bool:
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    if record.get("type") not in _TYPES or "sessionId" not in record or "uuid" not in record:
+    if string(record.get("type")) not in _TYPES or "sessionId" not in record or "uuid" not in record:
         return False
     return isinstance(mapping(record.get("message")).get("parts"), list) or (
         record["type"] == "system" and "subtype" in record and "isSidechain" not in record
@@ -52,7 +52,7 @@ class _Session:
         self.model = ""
 
     def add(self, record: dict[str, Any], line: int) -> None:
-        kind, key = record.get("type"), string(record.get("uuid"))
+        kind, key = string(record.get("type")), string(record.get("uuid"))
         if key and key in self.seen:
             self.source.skipped["duplicate record"] += 1
             return
