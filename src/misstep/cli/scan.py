@@ -1,16 +1,16 @@
 """`misstep scan`."""
 
+# ruff: noqa: PTH105, PTH108, PTH110, PTH111, PTH113, PTH118, PTH123
+# (pathlib takes as long to load as a tenth of a second scan)
 from __future__ import annotations
 
 import contextlib
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -75,11 +75,6 @@ def command(
         preview=preview,
         strict=debugging(),
     )
-    options.filters = {
-        name: value
-        for name, value in (("since", options.since), ("agents", sorted(set(agents))), ("missteps", sorted(set(ids))))
-        if value
-    }
     _check(options, merge, html_path, json_path)
     try:
         with _output(json_path) as json_file, _output(html_path) as html_file:
@@ -170,7 +165,7 @@ def _places(options: Options, silent: bool) -> list[Place]:
     if not silent:
         names: dict[str, list[str]] = {}
         for place in found:
-            names.setdefault(place.agent, []).append(_tilde(place.path))
+            names.setdefault(place.agent, []).append(_tilde(str(place.path)))
         for agent, where in names.items():
             more = f" and {len(where) - 1} more" if len(where) > 1 else ""
             click.echo(f"found {agent}: {where[0]}{more}", err=True)
@@ -252,23 +247,23 @@ def _output(name: str | None) -> Iterator[IO[bytes] | None]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(name)
     try:
-        if path.exists() and not path.is_file():
-            if path.is_dir():
-                raise IsADirectoryError(21, "is a folder")
-            with path.open("wb") as file:
+        if os.path.exists(name) and not os.path.isfile(name):
+            with open(name, "wb") as file:
                 yield file
             return
-        part = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
+        folder, base = os.path.split(name)
+        beside = os.path.join(folder, f".{base}.{os.getpid()}.part")
+        part = os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb")
     except OSError as error:
         raise Failure(f"{name}: cannot be written: {error.strerror or error}") from error
     try:
         with part:
             yield part
-        os.replace(part.name, path)  # noqa: PTH105
+        os.replace(beside, name)
     except BaseException:
-        Path(part.name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
         raise
 
 
@@ -308,8 +303,6 @@ def _since(text: str | None) -> float | None:
         raise Failure(f"--since {text}: expected a date (2026-11-03) or an age (7d, 12h, 2w)") from error
 
 
-def _tilde(path: Path) -> str:
-    try:
-        return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)
+def _tilde(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path.startswith(home + os.sep) else path

@@ -66,13 +66,11 @@ def _head(out: Console, summary: Summary, places: list[Place]) -> None:
 
 def _table(out: Console, summary: Summary, seen: list[Tally]) -> None:
     outcomes = any(summary.outcome(t)["available"] for t in seen)
-    right = 13 + 8 + 10 + (17 if outcomes else 0)
+    right = 14 + 8 + 9 + (17 if outcomes else 0)
     wide = out.width >= 96
     bar = _BAR + 2 if wide else 0
     room = out.width - 4 - right - bar
-    head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>13}{'times':>8}{'of chances':>10}"
-    if not wide:
-        head = f"  {'The agent …':<{room}}  {'sessions':>13}{'times':>8}{'chances':>10}"
+    head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>14}{'times':>8}{'chances':>9}"
     out.print(Text("\n" + head + (f"{'pass rate':>17}" if outcomes else ""), "quiet"))
     for tally in seen:
         _row(out, summary, tally, room, bar, outcomes)
@@ -87,9 +85,9 @@ def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, outc
     line.append(f"{name[0]:<{room}}  ", "name")
     if bar:
         line.append(f"{_bar(part):<{bar}}", "bar")
-    line.append(f"{f'{tally.sessions:,}/{base:,}':>8}{percent(part):>5}")
+    line.append(f"{f'{tally.sessions:,}/{base:,}':>8}{percent(part):>6}")
     line.append(f"{f'{tally.occurrences:,}×':>8}")
-    line.append(f"{percent(tally.occurrences / decided) if decided else '':>10}", "quiet")
+    line.append(f"{percent(tally.occurrences / decided) if decided else '':>9}", "quiet")
     if outcomes:
         found = summary.outcome(tally)
         style = "wrong" if found["available"] and found["high"] < 0 else "quiet"

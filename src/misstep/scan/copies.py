@@ -9,7 +9,6 @@ does not depend on the order in which the records come.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 ID_BYTES = 6
 """Bytes of a step's hash."""
@@ -17,15 +16,17 @@ SAME = 0.9
 """A record with this share of its steps in a longer one is a copy of it."""
 
 
-@dataclass(slots=True)
 class Steps:
     """What is needed of one record to compare it."""
 
-    key: tuple[str, int]
-    """(path, n): unique, and the order of the records."""
-    ids: bytes
-    """The step hashes, ID_BYTES each."""
-    started: float
+    __slots__ = ("ids", "key", "started")
+
+    def __init__(self, key: tuple[str, int], ids: bytes, started: float) -> None:
+        self.key = key
+        """(path, n): unique, and the order of the records."""
+        self.ids = ids
+        """The step hashes, ID_BYTES each."""
+        self.started = started
 
 
 def copies(records: Iterable[Steps]) -> dict[tuple[str, int], tuple[str, int]]:

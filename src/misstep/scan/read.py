@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .encode import encode
 from .units import Unit
 
 if TYPE_CHECKING:
@@ -77,19 +78,14 @@ def _collect(path: str) -> None:
         gc.collect()
 
 
-def encode(found: Any) -> bytes:
-    """JSON as bytes; ASCII only, so that lone surrogates in a transcript survive."""
-    return json.dumps(found, separators=(",", ":")).encode("ascii")
-
-
-def read_all(units: Sequence[tuple[Unit, int]], workers: int, strict: bool = False) -> Iterator[tuple[Unit, Found]]:
-    """The findings of (unit, bytes) pairs, in any order.
+def read_all(units: Sequence[Unit], workers: int, strict: bool = False) -> Iterator[tuple[Unit, Found]]:
+    """The findings of the units, in any order.
 
     With one worker, or little to read, this process reads them. A worker that dies (out of memory) costs the one
     unit it was reading; that one is reported.
     """
-    if workers <= 1 or len(units) < 2 or sum(size for _, size in units) <= IN_LINE:
-        for unit, _ in units:
+    if workers <= 1 or len(units) < 2 or sum(map(_size, units)) <= IN_LINE:
+        for unit in units:
             yield unit, read_unit(unit.path, strict)
         return
     todo = deque(_batches(units))
@@ -103,13 +99,17 @@ def read_all(units: Sequence[tuple[Unit, int]], workers: int, strict: bool = Fal
                 yield unit, _alone(unit, strict)
 
 
-def _batches(units: Sequence[tuple[Unit, int]]) -> Iterator[list[Unit]]:
+def _size(unit: Unit) -> int:
+    return unit.state[0] if unit.state else 0
+
+
+def _batches(units: Sequence[Unit]) -> Iterator[list[Unit]]:
     """The largest first, so that no worker is left alone with one at the end; small ones together."""
     batch: list[Unit] = []
     size = 0
-    for unit, length in sorted(units, key=lambda pair: -pair[1]):
+    for unit in sorted(units, key=_size, reverse=True):
         batch.append(unit)
-        size += length
+        size += _size(unit)
         if size >= _BATCH_BYTES or len(batch) >= _BATCH_UNITS:
             yield batch
             batch, size = [], 0

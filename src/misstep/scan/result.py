@@ -10,17 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any
 
 from .copies import Steps, copies
-from .read import encode
+from .encode import encode
 
 SCHEMA = "misstep-scan/1"
+HELD = 64 << 20
+"""Roughly how many bytes of records are held in memory; the rest waits on disk."""
 
 Header = dict[str, Any]
 """schema, misstep (version), missteps {id: {name, status, scoped, policies}}, filters, shard ([i, n] or null)."""
@@ -30,13 +29,16 @@ class BadInput(Exception):
     """The request cannot be met; the message is one clear line."""
 
 
-@dataclass(slots=True)
 class _Entry:
-    key: tuple[str, int]
-    offset: int
-    length: int
-    steps: Steps | None
-    id: str
+    """A record that was taken in: itself, or where it stands on disk."""
+
+    __slots__ = ("at", "id", "key", "steps")
+
+    def __init__(self, key: tuple[str, int], at: dict[str, Any] | tuple[int, int], steps: Steps | None, id: str):
+        self.key = key
+        self.at = at
+        self.steps = steps
+        self.id = id
 
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -47,27 +49,23 @@ def _short(name: str) -> str:
     return name[:8] if _UUID.fullmatch(name) else name
 
 
-@dataclass
 class Result:
-    """Records in any order in, in their own order out. Memory holds a few hundred bytes of each."""
+    """Records in any order in, in their own order out. Memory holds HELD bytes of them, and a few hundred bytes of each."""
 
-    header: Header
-    units: int = 0
-    filtered: Counter[str] = field(default_factory=Counter)
-    """Trajectories that a filter left out, by the filter."""
-    _entries: list[_Entry] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=64 << 20)  # noqa: SIM115 (lives as long as the result)
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.units = 0
+        self.filtered: Counter[str] = Counter()
+        """Trajectories that a filter left out, by the filter."""
+        self._entries: list[_Entry] = []
+        self._held = 0
+        self._spool: IO[bytes] | None = None
         self._copies: dict[tuple[str, int], tuple[str, int]] | None = None
         self._names: Counter[str] = Counter()
 
     def add(self, record: dict[str, Any]) -> None:
         """Take in a record (a trajectory or a skipped unit)."""
         self._copies = None
-        line = encode(record)
-        offset = self._spool.seek(0, os.SEEK_END)
-        self._spool.write(line)
         steps = None
         if record["kind"] == "trajectory":
             key = (record["path"], record["n"])
@@ -75,7 +73,29 @@ class Result:
             steps = Steps(key, bytes.fromhex(record["ids"]), float("inf") if started is None else started)
         else:
             key = (record["path"], -1)
-        self._entries.append(_Entry(key, offset, len(line), steps, record.get("id", "")))
+        self._entries.append(_Entry(key, self._keep(record), steps, record.get("id", "")))
+
+    def _keep(self, record: dict[str, Any]) -> dict[str, Any] | tuple[int, int]:
+        """The record itself while they are few, else its (offset, length) on disk."""
+        if self._held < HELD:
+            self._held += 1000 + 2000 * len(record.get("context", ()))
+            return record
+        if self._spool is None:
+            import tempfile
+
+            self._spool = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the result)
+        line = encode(record)
+        offset = self._spool.seek(0, os.SEEK_END)
+        self._spool.write(line)
+        return offset, len(line)
+
+    def _get(self, entry: _Entry) -> dict[str, Any]:
+        if isinstance(entry.at, dict):
+            return entry.at
+        assert self._spool is not None
+        self._spool.seek(entry.at[0])
+        record: dict[str, Any] = json.loads(self._spool.read(entry.at[1]))
+        return record
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The records in order. A trajectory has `ref`, its shortest unambiguous name for `misstep show`; a copy of another
@@ -88,8 +108,7 @@ class Result:
                 if entry.steps is not None and entry.key not in self._copies:
                     self._names.update({entry.id, _short(entry.id)})
         for entry in self._entries:
-            self._spool.seek(entry.offset)
-            record = json.loads(self._spool.read(entry.length))
+            record = self._get(entry)
             kept = self._copies.get(entry.key)
             if entry.steps is not None:
                 record["ref"] = self._ref(entry)
@@ -135,7 +154,7 @@ def merge(paths: Iterable[str | os.PathLike[str]]) -> Result:
     count = None
     for path in paths:
         header, shard = None, None
-        for number, line in _lines(Path(path)):
+        for number, line in _lines(os.fspath(path)):
             if header is None:
                 header = _header(path, line)
                 shard = header.pop("shard", None)
@@ -185,9 +204,9 @@ def merge(paths: Iterable[str | os.PathLike[str]]) -> Result:
     return merged
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123
             for number, line in enumerate(file, 1):
                 try:
                     value = json.loads(line)

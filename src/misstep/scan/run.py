@@ -5,41 +5,59 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import misstep
 
-from .index import Index
-from .read import Found, encode, read_all
+from .encode import encode
 from .result import SCHEMA, BadInput, Header, Result
-from .units import State, Unit, find, state_of
+from .units import Unit, find, state_of
+
+if TYPE_CHECKING:
+    from .index import Index
+    from .read import Found
 
 Watch = Callable[[int, int], None]
 """Told (units done, units in all) as a scan goes on."""
 
 
-@dataclass
 class Options:
     """What to scan and what to keep of it."""
 
-    paths: list[str]
-    workers: int = 0
-    """Processes; 0: one a core."""
-    shard: tuple[int, int] | None = None
-    since: float | None = None
-    """Keep trajectories that ended at or after this time, seconds since the epoch."""
-    agents: tuple[str, ...] = ()
-    """Keep trajectories of agents whose name starts so. Empty: all."""
-    missteps: tuple[str, ...] = ()
-    """Judge by these alone, previews among them. Empty: all stable ones."""
-    also: tuple[str, ...] = ()
-    """Judge by these too, whatever their status."""
-    preview: bool = False
-    strict: bool = False
-    """Raise what a reader or a detector raises."""
-    filters: dict[str, Any] = field(default_factory=dict)
-    """The filters as they were asked for, kept in the header."""
+    def __init__(
+        self,
+        paths: Iterable[str],
+        *,
+        workers: int = 0,
+        shard: tuple[int, int] | None = None,
+        since: float | None = None,
+        agents: Iterable[str] = (),
+        missteps: Iterable[str] = (),
+        also: Iterable[str] = (),
+        preview: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self.paths = list(paths)
+        self.workers = workers
+        """Processes; 0: one a core."""
+        self.shard = shard
+        self.since = since
+        """Keep trajectories that ended at or after this time, seconds since the epoch."""
+        self.agents = tuple(sorted(set(agents)))
+        """Keep trajectories of agents whose name starts so. Empty: all."""
+        self.missteps = tuple(sorted(set(missteps)))
+        """Judge by these alone, previews among them. Empty: all stable ones."""
+        self.also = tuple(also)
+        """Judge by these too, whatever their status."""
+        self.preview = preview
+        self.strict = strict
+        """Raise what a reader or a detector raises."""
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """Those that are set, for the header."""
+        named = {"since": self.since, "agents": list(self.agents), "missteps": list(self.missteps)}
+        return {name: value for name, value in named.items() if value}
 
 
 def describe_catalogue() -> dict[str, Any]:
@@ -97,7 +115,7 @@ def scan(options: Options, index: Index | None = None, watch: Watch | None = Non
             raise BadInput(f"{path}: no such file or folder")
     chosen = choose(known_missteps(index), options.missteps, options.preview, options.also)
     result = Result(_header(options, chosen))
-    units = list(find(options.paths, options.shard))
+    units = list(find(options.paths, options.shard, index))
     result.units = len(units)
     for done, (unit, found) in enumerate(_found(units, options, index), 1):
         for record in _filled(unit, found):
@@ -121,24 +139,21 @@ def _header(options: Options, chosen: dict[str, Any]) -> Header:
 def _found(units: list[Unit], options: Options, index: Index | None) -> Iterator[tuple[Unit, Found]]:
     """What each unit gave: from the index where it is known there, else read now."""
     if index is None:
-        yield from read_all([(u, _size(u.path)) for u in units], options.workers or _cores(), options.strict)
+        yield from _read(units, options)
         return
-    unknown: list[tuple[Unit, int]] = []
-    states: dict[str, State | None] = {}
+    unknown: list[Unit] = []
     for unit in units:
-        state = state_of(unit.path)
-        kept = index.get(unit.path, state)
+        kept = index.get(unit.path, unit.state)
         if kept is not None:
             yield unit, json.loads(kept)
         else:
-            unknown.append((unit, state.size if state else 0))
-            states[unit.path] = state
-    for unit, found in read_all(unknown, options.workers or _cores(), options.strict):
+            unknown.append(unit)
+    for unit, found in _read(unknown, options):
         # A file that grew while it was read is not what its state says: it is read again next time.
-        if state_of(unit.path) == states[unit.path] and _lasting(found):
+        if state_of(unit.path) == unit.state and _lasting(found):
             index.put(
                 unit.path,
-                states[unit.path],
+                unit.state,
                 encode(found),
                 [(r["id"], r["n"], r["length"]) for r in found["records"]],
             )
@@ -146,15 +161,19 @@ def _found(units: list[Unit], options: Options, index: Index | None) -> Iterator
     index.flush()
 
 
+def _read(units: list[Unit], options: Options) -> Iterator[tuple[Unit, Found]]:
+    if not units:
+        return
+    # Loads every reader and detector: not for a scan that finds all in the index.
+    from .read import read_all
+
+    yield from read_all(units, options.workers or _cores(), options.strict)
+
+
 def _lasting(found: Found) -> bool:
     """Whether reading it again would give the same: a permission or the memory may be there next time."""
     reason = found["reason"] or ""
     return bool(found["records"]) or not ("ermission" in reason or "memory" in reason)
-
-
-def _size(path: str) -> int:
-    state = state_of(path)
-    return state.size if state else 0
 
 
 def _cores() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 EXAMPLES = 3
@@ -14,68 +13,66 @@ Attempts = tuple[list[bool], list[bool]]
 """Outcomes of attempts with the misstep, and of those without it."""
 
 
-@dataclass
 class Tally:
     """One misstep over all sessions that count."""
 
-    id: str
-    info: dict[str, Any]
-    sessions: int = 0
-    """Sessions with at least one occurrence."""
-    occurrences: int = 0
-    right: int = 0
-    """Opportunities at which the step was right."""
-    unknown: int = 0
-    """Opportunities at which the record cannot tell."""
-    judged: int = 0
-    """Sessions with at least one opportunity, of any verdict."""
-    in_scope: int = 0
-    """Scoped missteps: sessions whose task is in scope."""
-    shown: int = 0
-    """Scoped missteps: sessions in scope in which the right behaviour was shown."""
-    agents: dict[str, Counter[str]] = field(default_factory=dict)
-    examples: list[dict[str, Any]] = field(default_factory=list)
-    tasks: dict[tuple[str, str], Attempts] = field(default_factory=dict)
-    """Outcomes of the attempts at each task by each agent and model."""
+    def __init__(self, id: str, info: dict[str, Any]) -> None:
+        self.id = id
+        self.info = info
+        """What the header says of it."""
+        self.sessions = 0
+        """Sessions with at least one occurrence."""
+        self.occurrences = 0
+        self.right = 0
+        """Opportunities at which the step was right."""
+        self.unknown = 0
+        """Opportunities at which the record cannot tell."""
+        self.judged = 0
+        """Sessions with at least one opportunity, of any verdict."""
+        self.in_scope = 0
+        """Scoped missteps: sessions whose task is in scope."""
+        self.shown = 0
+        """Scoped missteps: sessions in scope in which the right behaviour was shown."""
+        self.agents: dict[str, Counter[str]] = {}
+        self.examples: list[dict[str, Any]] = []
+        self.tasks: dict[tuple[str, str], Attempts] = {}
+        """Outcomes of the attempts at each task by each agent and model."""
 
 
-@dataclass
 class Summary:
     """Everything that is counted. Fed with the records in their order."""
 
-    known: dict[str, Any]
-    """The missteps that are counted, from the header."""
-    sessions: int = 0
-    subagents: int = 0
-    """How many of the sessions are a sub-agent's."""
-    steps: int = 0
-    calls: int = 0
-    affected: int = 0
-    """Sessions with any occurrence."""
-    first: float | None = None
-    last: float | None = None
-    agents: Counter[str] = field(default_factory=Counter)
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
-    copies: int = 0
-    empty: int = 0
-    """Trajectories without a step of an agent."""
-    faults: Counter[str] = field(default_factory=Counter)
-    """Attempts that say nothing about the agent, by why."""
-    outcomes: Counter[str] = field(default_factory=Counter)
-    unread: Counter[str] = field(default_factory=Counter)
-    """Units that gave nothing, by reason."""
-    partial: Counter[str] = field(default_factory=Counter)
-    """Units that were read in part, by reason."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    """Records within sessions that could not be used, by reason."""
-    errors: Counter[str] = field(default_factory=Counter)
-    """Detectors that failed, by misstep."""
-    units: int = 0
-    filtered: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.tallies = {id_: Tally(id_, info) for id_, info in self.known.items()}
+    def __init__(self, known: dict[str, Any]) -> None:
+        self.known = known
+        """The missteps that are counted, from the header."""
+        self.tallies = {name: Tally(name, info) for name, info in known.items()}
+        self.sessions = 0
+        self.subagents = 0
+        """How many of the sessions are a sub-agent's."""
+        self.steps = 0
+        self.calls = 0
+        self.affected = 0
+        """Sessions with any occurrence."""
+        self.first: float | None = None
+        self.last: float | None = None
+        self.agents: Counter[str] = Counter()
+        self.policies: dict[str, dict[str, Any]] = {}
+        self.copies = 0
+        self.empty = 0
+        """Trajectories without a step of an agent."""
+        self.faults: Counter[str] = Counter()
+        """Attempts that say nothing about the agent, by why."""
+        self.outcomes: Counter[str] = Counter()
+        self.unread: Counter[str] = Counter()
+        """Units that gave nothing, by reason."""
+        self.partial: Counter[str] = Counter()
+        """Units that were read in part, by reason."""
+        self.skipped: Counter[str] = Counter()
+        """Records within sessions that could not be used, by reason."""
+        self.errors: Counter[str] = Counter()
+        """Detectors that failed, by misstep."""
+        self.units = 0
+        self.filtered: dict[str, int] = {}
 
     def add(self, record: dict[str, Any]) -> None:
         """Count one record."""
@@ -99,8 +96,8 @@ class Summary:
         if record["outcome"]:
             self.outcomes["passed" if passed else "failed" if passed is False else "not recorded"] += 1
         self.affected += any(wrong for _, wrong, _ in record["missteps"].values())
-        for id_, tally in self.tallies.items():
-            self._tally(tally, record, record["missteps"].get(id_), passed)
+        for name, tally in self.tallies.items():
+            self._tally(tally, record, record["missteps"].get(name), passed)
         for firing in record["firings"]:
             policy = self.policies.setdefault(
                 firing["policy"], {"misstep": firing["misstep"], "action": firing["action"], "times": 0, "sessions": 0}

@@ -1,38 +1,54 @@
-"""The units of a scan: the files and folders below the given paths, and what identifies them."""
+"""The units of a scan: the files and folders below the given paths, and what identifies them.
+
+The walk is that of `misstep.trajectory.readers.units`, and gives the same units; but it takes a memory of which
+folders are a unit by themselves, so that a scan of unchanged files loads no reader.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from hashlib import blake2b
-from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from misstep.trajectory.readers import units as below
+_SKIPPED = {".git", "node_modules", "__pycache__", ".venv"}
 
 
-@dataclass(frozen=True, slots=True)
+State = tuple[int, int, int]
+"""What tells whether a unit has changed since it was read: size in bytes, mtime in ns, inode."""
+
+
 class Unit:
     """One file, or one folder of a folder format."""
 
-    path: str
-    """As reached from the path that was given: what a person sees and what orders the result."""
-    name: str
-    """Relative to the path that was given: what decides its shard."""
+    __slots__ = ("name", "path", "state")
+
+    def __init__(self, path: str, name: str, state: State | None) -> None:
+        self.path = path
+        """As reached from the path that was given: what a person sees and what orders the result."""
+        self.name = name
+        """Relative to the path that was given: what decides its shard."""
+        self.state = state
+        """None where it cannot be looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What tells whether a unit has changed since it was read."""
+if TYPE_CHECKING:
 
-    size: int
-    mtime_ns: int
-    inode: int
+    class Folders(Protocol):
+        """Remembers which folders are a unit by themselves."""
+
+        def folder(self, path: str, sign: str) -> bool | None:
+            """Whether the folder is one, None where that is not known for this sign of its entries."""
+
+        def keep_folder(self, path: str, sign: str, whole: bool) -> None:
+            """Remember it."""
 
 
-def find(roots: Iterable[str | os.PathLike[str]], shard: tuple[int, int] | None = None) -> Iterator[Unit]:
-    """The units below the paths, each once.
+def find(
+    roots: Iterable[str | os.PathLike[str]], shard: tuple[int, int] | None = None, memory: Folders | None = None
+) -> Iterator[Unit]:
+    """The units below the paths, each once, in sorted order; links to folders are not followed.
 
     A shard (i of n, from 1) gets those whose name hashes to it: the name is relative to the path that was given, so
     that machines which mount the sessions at different places cut them alike, and every unit falls into
@@ -40,46 +56,114 @@ def find(roots: Iterable[str | os.PathLike[str]], shard: tuple[int, int] | None 
     """
     seen: set[tuple[int, int]] = set()
     for root in roots:
-        for path in below([root]):
-            try:
-                info = path.stat()
-            except OSError:
-                pass
-            else:
-                if (info.st_dev, info.st_ino) in seen:
-                    continue
-                seen.add((info.st_dev, info.st_ino))
-            name = os.path.relpath(path, root)
-            if name == ".":
-                name = path.name
+        top = os.path.normpath(os.fspath(root))
+        start = 0 if top in (os.sep, os.curdir) else len(top)
+        for path, state in _below(top, seen, memory):
+            name = path[start:].strip(os.sep) or os.path.basename(path)  # noqa: PTH119
             if shard is None or shard_of(name, shard[1]) == shard[0]:
-                yield Unit(str(path), name)
+                yield Unit(path, name, state)
 
 
 def shard_of(name: str, count: int) -> int:
     """The shard, from 1, in which a unit of that name is read."""
-    digest = blake2b(Path(name).as_posix().encode("utf-8", "surrogateescape"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % count + 1
+    return zlib.crc32(name.replace(os.sep, "/").encode("utf-8", "surrogateescape")) % count + 1
+
+
+def _below(path: str, seen: set[tuple[int, int]], memory: Folders | None) -> Iterator[tuple[str, State | None]]:
+    try:
+        info = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        yield path, None
+        return
+    if (info.st_dev, info.st_ino) in seen:
+        return
+    seen.add((info.st_dev, info.st_ino))
+    if not stat.S_ISDIR(info.st_mode):
+        yield path, (info.st_size, info.st_mtime_ns, info.st_ino)
+        return
+    # A stack, so that neither a deep tree nor a chain of folders can exhaust the interpreter's own.
+    stack: list[Iterator[os.DirEntry[str]]] = []
+    opened = _open(path, memory)
+    if opened is None:
+        yield path, state_of(path)
+        return
+    stack.append(opened)
+    while stack:
+        entry = next(stack[-1], None)
+        if entry is None:
+            stack.pop()
+            continue
+        try:
+            info = entry.stat()
+            folder = stat.S_ISDIR(info.st_mode)
+        except (OSError, ValueError):
+            if entry.name not in _SKIPPED:
+                yield entry.path, None
+            continue
+        if entry.name in _SKIPPED or (folder and entry.is_symlink()) or (info.st_dev, info.st_ino) in seen:
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        if not folder:
+            yield entry.path, (info.st_size, info.st_mtime_ns, info.st_ino)
+            continue
+        opened = _open(entry.path, memory)
+        if opened is None:
+            yield entry.path, state_of(entry.path)
+        else:
+            stack.append(opened)
+
+
+def _open(path: str, memory: Folders | None) -> Iterator[os.DirEntry[str]] | None:
+    """The entries of a folder in order, None where the folder is a unit by itself (or cannot be listed)."""
+    try:
+        with os.scandir(path) as listing:
+            entries = sorted(listing, key=lambda e: e.name)
+    except OSError:
+        return None
+    sign = _sign(entries)
+    whole = memory.folder(path, sign) if memory is not None else None
+    if whole is None:
+        from misstep.trajectory.readers import Source, Unreadable, reader_of
+
+        try:
+            whole = reader_of(Source(path)) is not None
+        except Unreadable:
+            return None
+        if memory is not None:
+            memory.keep_folder(path, sign, whole)
+    return None if whole else iter(entries)
+
+
+def _sign(entries: list[os.DirEntry[str]]) -> str:
+    """A digest of the names, sizes and times of a folder's own files: whether it is a unit is told by these."""
+    known = []
+    for entry in entries:
+        try:
+            info = entry.stat()
+            own = "/" if stat.S_ISDIR(info.st_mode) else f"{info.st_size}\0{info.st_mtime_ns}"
+        except (OSError, ValueError):
+            own = "?"
+        known.append(f"{entry.name}\0{own}")
+    text = "\n".join(known).encode("utf-8", "surrogateescape")
+    return f"{len(entries)} {zlib.crc32(text):08x}{zlib.adler32(text):08x}"
 
 
 def state_of(path: str) -> State | None:
     """The state of a file, or of all files of a folder; None where it cannot be looked at."""
     try:
-        info = Path(path).stat()
+        info = os.stat(path)  # noqa: PTH116
         if not stat.S_ISDIR(info.st_mode):
-            return State(info.st_size, info.st_mtime_ns, info.st_ino)
-        size, newest, seen = 0, info.st_mtime_ns, blake2b(digest_size=7)
+            return (info.st_size, info.st_mtime_ns, info.st_ino)
+        size, newest, seen = 0, info.st_mtime_ns, 0
+        os.scandir(path).close()  # os.walk says nothing of a folder that it may not list
         for folder, folders, files in os.walk(path):
             folders.sort()
             for name in sorted(files):
                 one = os.lstat(f"{folder}/{name}")
                 size += one.st_size
                 newest = max(newest, one.st_mtime_ns)
-                seen.update(
-                    f"{folder}/{name}\0{one.st_size}\0{one.st_mtime_ns}\0{one.st_ino}\n".encode(
-                        "utf-8", "surrogateescape"
-                    )
-                )
-        return State(size, newest, int.from_bytes(seen.digest(), "big"))
-    except OSError:
+                known = f"{folder}/{name}\0{one.st_size}\0{one.st_mtime_ns}\0{one.st_ino}\n"
+                seen = zlib.crc32(known.encode("utf-8", "surrogateescape"), seen)
+        return (size, newest, seen)
+    except (OSError, ValueError):
         return None

@@ -240,11 +240,11 @@
     const open = opened.has(m.id) && sum.times > 0;
     const node = el("article", { class: `item${open ? " open" : ""}${sum.times ? "" : " none"}`, id: `m-${m.id}` });
     const row = el("button", { type: "button", class: "row", "aria-expanded": String(open), disabled: !sum.times },
-      el("span", { class: "name" }, m.name, m.status === "preview" ? el("span", { class: "tag" }, "preview") : null),
-      el("span", { class: "id mono" }, m.id),
+      el("span", { class: "name" }, m.name),
+      el("span", { class: "id" }, el("span", { class: "mono" }, m.id), m.status === "preview" ? el("span", { class: "tag" }, "preview") : null),
       bar(base ? sum.sessions / base : 0, `${num(sum.sessions)} of ${num(base)}${m.scoped ? " in scope" : ""}`),
-      el("span", { class: "num" }, el("b", {}, num(sum.times)), el("small", {}, sum.times === 1 ? "time" : "times")),
-      el("span", { class: "num" }, el("b", {}, chances ? percent(sum.times / chances) : "–"), el("small", {}, "of chances")),
+      el("span", { class: "num times" }, el("b", {}, num(sum.times)), el("small", {}, sum.times === 1 ? "time" : "times")),
+      el("span", { class: "num rate" }, el("b", {}, chances ? percent(sum.times / chances) : "–"), el("small", {}, "of chances")),
       el("span", { class: "chev", "aria-hidden": "true" }, "›"));
     node.append(row);
     if (open) node.append(el("div", { class: "detail" }, about(sum), occurrences(sum)));
@@ -268,10 +268,10 @@
       body.append(el("tr", {},
         el("td", { class: "t" }, el("button", { type: "button", on: { click: () => openSession(s) } }, s.title || s.id || s.path),
           el("small", {}, [agentName(s.agent), s.model, s.task].filter(Boolean).join(" · "))),
-        el("td", { class: "wide" }, strip(s)),
+        el("td", { class: "wide at" }, strip(s)),
         el("td", { class: "r" }, num(found.length)),
         el("td", { class: "r wide" }, num(s.steps)),
-        el("td", {}, day(s.end), outcome === "unknown" ? null : el("span", { class: "tag " + (outcome === "passed" ? "good" : "hot") }, outcome))));
+        el("td", { class: "d" }, day(s.end), outcome === "unknown" ? null : el("span", { class: "tag " + (outcome === "passed" ? "good" : "hot") }, outcome))));
     }
     const node = [el("table", { class: "sessions" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Session"), el("th", { scope: "col", class: "wide" }, "Where in it"), el("th", { scope: "col", class: "r" }, "Missteps"),
@@ -330,13 +330,11 @@
       el("div", { class: "heads", "aria-hidden": "true" }, el("span", {}, "The agent …"), el("span", {}, "Share of sessions"), el("span", {}, ""), el("span", {}, ""), el("span", {}, "")),
       el("div", { class: "list" }, list.map((s) => misstepItem(s, base)))] : [el("p", { class: "empty" }, "No misstep is stable yet: scan with --preview.")]));
     $("view-sessions").replaceChildren(...sessionTable(view));
-    $("status").textContent = `${many(times, "occurrence")} in ${many(new Set(view.kept.filter((k) => k.found.length).map((k) => k.s)).size, "session")}, of ${many(base, "session")} that fit`;
-    const affected = sessions.filter((s) => s.found.length).length;
+    $("status").textContent = `${many(times, "occurrence")} in ${num(view.kept.filter((k) => k.found.length).length)} of ${many(base, "session")}`;
     label("tab-missteps", list.filter((s) => s.times).length);
     label("tab-sessions", view.kept.length);
     label("tab-policies", facts.policies.length);
     label("tab-rest", facts.left_out.length);
-    return affected;
   }
   function label(id, n) {
     const tab = $(id);
@@ -394,8 +392,10 @@
   fact("steps", num(facts.steps));
   fact("calls", num(facts.calls));
   for (const [name, shownName] of Object.entries(facts.agents)) {
-    if (Object.keys(facts.agents).length <= 4) fact(shownName, num(sessions.filter((s) => s.agent === name).length + 0));
+    if (Object.keys(facts.agents).length <= 4) fact(shownName, num(sessions.filter((s) => s.agent === name).length));
   }
+  $("view-policies").replaceChildren(...policies());
+  $("view-rest").replaceChildren(...rest());
   render();
   const wanted = decodeURIComponent(location.hash.slice(1));
   const target = missteps.find((m) => m.id === wanted);
