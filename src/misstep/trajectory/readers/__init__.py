@@ -7,8 +7,8 @@ A module of this package is a reader. It has
 * `matches_folder(folder: Path, names: frozenset[str]) -> bool` for formats that are a folder (a Harbor trial,
   an OpenHands event folder): a folder that matches is one unit, and nothing below it is read on its own;
 * `read(source: Source) -> Iterator[Trajectory]`. It never raises on bad content: what it cannot use it counts
-  in `Trajectory.skipped` by reason (once, with the file's first trajectory). A recognised file with nothing to tell yields nothing, with the reason in
-  `source.skipped`.
+  in `Trajectory.skipped` by reason (once, with the file's first trajectory). A recognised file with nothing to
+  tell yields nothing, with the reason in `source.skipped`.
 
 `matches` is asked for every file that a scan walks over: it looks at `source.head` (the first records), `source.edges`
 (first and last bytes) or `source.document` (parsed only where the file starts like one), never at `source.records`.

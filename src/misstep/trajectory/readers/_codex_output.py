@@ -40,10 +40,12 @@ def session_of(text: str) -> str:
 def result_of(value: Any, kind: str, known: dict[str, Any] | None = None) -> Result:
     """The result that `output` of a function_call_output or custom_tool_call_output tells.
 
+    kind: the call's kind, or 'script' for a code-mode script.
     known: the structured end of the command (exit_code, seconds) where an event recorded it.
     """
     text = text_of(value)
-    loaded = _loaded(text)
+    # What a code-mode script prints may look like a result of its own.
+    loaded = None if kind == "script" else _loaded(text)
     if loaded is not None:
         result = _of_json(loaded)
     else:

@@ -241,7 +241,7 @@ class _Session:
         output = payload.get("output")
         if isinstance(output, dict):
             output = output.get("content", output.get("content_items"))
-        result = result_of(output, call.kind, self.ended.pop(key, None))
+        result = result_of(output, "script" if call.tool == "exec" else call.kind, self.ended.pop(key, None))
         step.results[key] = result
         text = text_of(output)
         terminal, cell = session_of(text), _CELL.match(text)
