@@ -103,31 +103,45 @@ class Effect:
 
     kind, with the fields in `info` that it carries:
 
-    ========== ==================================================================================
-    serve      starts a server, daemon, listener or VM. background: bool; own_session: 'yes' |
-               'hangup-proof only' | 'no' | 'unknown'; redirected: bool (stdin, stdout and stderr)
-    probe      talks to a service (curl, nc -z, ss -l, HTTP client code). target: str
-    database   opens a database. mutates: bool | None (None: cannot tell); engine: str
-    copy       paths = sources. dest: str
-    move       paths = sources. dest: str
-    write      replaces or creates files. append: bool; in_place: bool (sed -i, an editor tool)
-    read       reads files. to: 'tty' | 'pipe' | 'file' (where the text goes); partial: bool
-    search     grep, rg, find, ls: looks without reading a file in full
-    delete     recursive: bool
-    format     a code formatter or linter that rewrites files
-    compile    a compiler or build tool
-    test       runs tests. runner: str
-    lint       a checker that only reads (ruff check, tsc --noEmit, mypy)
-    run        runs a program or script of the user's own (./a.out, python x.py)
-    install    installs packages. manager: str; packages: tuple[str, ...]
-    kill       how: 'pid' | 'job' | 'name' | 'pattern' | 'port' | 'all'; pattern: str
-    sleep      seconds: float | None
-    vcs        changes a repository or its work tree. verb: str; destructive: bool
-    interactive waits for a person (vim, less, python with no script, ssh with no command, git rebase -i)
-    endless    never ends by itself in the foreground (tail -f, watch, top, `while true` with no exit)
-    download   fetches from a network into a file. url: str
-    mask       hides a failure: how: 'or-true' | 'discard-stderr' | 'discard-all' | 'set+e'
-    ========== ==================================================================================
+    =========== =================================================================================
+    serve       starts a server, daemon, listener or VM. background: bool (the command returns while it runs);
+                own_session: 'yes' (a new session or a daemon) | 'hangup-proof only' (nohup, disown) | 'no' |
+                'unknown' (on another machine); redirected: bool (stdin, stdout and stderr); launcher: str;
+                port: str ('' where none is written)
+    probe       talks to a service or looks for its listener (curl, nc -z, ss -l, HTTP client code).
+                target: str; local: bool (this machine's own address)
+    database    opens a database. mutates: bool | None (None: cannot tell; to open an SQLite file for reading
+                and writing is to change it); engine: str; writes: bool | None (SQLite: do its statements
+                change data?)
+    copy        paths = sources. dest: str ('' unknown)
+    move        paths = sources. dest: str
+    write       replaces or creates files. append: bool; in_place: bool (sed -i, an editor tool);
+                unpacks: True where paths is a folder that an archive is unpacked into
+    read        reads files. to: 'tty' | 'pipe' (a substitution too) | 'file' (/dev/null too) | 'program'
+                (into the memory of a Python or Node text); partial: bool; raw: bool (bytes come out as they
+                are: cat, head, sed; not xxd, jq); through: tuple[str, ...] (the programs behind the pipe)
+    search      grep, rg, find, ls, wc, stat: looks without reading a file in full. pattern: str
+    compare     diff, cmp, checksums. how: 'diff' | 'hash'
+    delete      recursive: bool
+    format      a code formatter or linter that rewrites files. tool: str
+    compile     a compiler or build tool. tool: str; output: str
+    test        runs tests. paths = files and ids it is restricted to; runner: str; partial: bool
+    lint        a checker that only reads (ruff check, tsc --noEmit, mypy). tool: str
+    run         runs a program or script of the user's own (./a.out, python x.py). paths = (script,), or () with
+                inline: True (python -c), module: str, or tool: str (cargo run)
+    install     installs packages. manager: str; packages: tuple[str, ...]; verb: str; paths = requirement files
+    kill        how: 'pid' | 'job' | 'name' | 'pattern' | 'port' | 'all'; pattern: str
+    sleep       seconds: float | None; in_loop: bool
+    vcs         changes a repository or its work tree. verb: str ('commit', 'stash drop'); destructive: bool;
+                paths where given; amend, no_verify, remote, folder (git -C) where they apply
+    interactive waits for a person (vim, less, python with no script, ssh with no command, git rebase -i). why: str
+    endless     never ends by itself in the foreground (tail -f, watch, `while true` with no exit). why: str
+    download    fetches from a network into a file. url: str
+    mask        hides a failure of `command`. how: 'or-true' | 'discard-stderr' | 'discard-all' | 'set+e'
+    =========== =================================================================================
+
+    Any effect of a command has `cwd` in its info where a literal `cd` of the same text came before it: the folder
+    it runs in, relative to where the text starts (None: cannot be told). Paths are not joined with it.
     """
 
     kind: str

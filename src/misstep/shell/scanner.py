@@ -528,6 +528,7 @@ class Scanner(WordReader):
             if not j:
                 raise self.stop("unclosed ((")
             self.scan_quoted(i + 2, j - 2)
+            f.name, f.words = "((", (s[i + 2 : j - 2],)
             i = j
         else:
             f.name, i = self.read_word(i)
