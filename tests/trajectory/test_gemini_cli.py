@@ -150,6 +150,15 @@ def test_result_that_is_only_in_the_next_message(tmp_path):
     assert (result.output, result.failed, result.fault) == ("File not found: /x", True, "malformed")
 
 
+def test_all_responses_in_one_calls_result(tmp_path):
+    first = tool("a", "update_topic", {"output": "Topic"}, title="x")
+    other = tool("b", "run_shell_command", {"output": "Output: x\nExit Code: 3\nProcess Group PGID: 1"}, command="x")
+    first["result"] += other.pop("result")
+    found = session(tmp_path, message("1", "user", "Go"), message("2", "gemini", "", toolCalls=[first, other]))
+    results = found.steps[1].results
+    assert (results["a"].output, results["b"].exit_code) == ("Topic", 3)
+
+
 def test_contents_of_the_api(tmp_path):
     given = [
         {

@@ -20,10 +20,13 @@ _RUNNING = re.compile(r"^Process running with session ID (\S+)\s*$", re.M)
 _WALL = re.compile(r"^Wall time:? ([\d.]+) seconds", re.M)
 _REFUSED = re.compile(
     r"Command blocked by PreToolUse hook: |(?:exec )?(?:command|patch) rejected by user|exec_command failed[^\n]{0,80}rejected by user"
-    r"|Tool call blocked by PreToolUse hook: |rejected: |approval (?:denied|required by policy)"
+    r"|Tool call blocked by PreToolUse hook: |This action was rejected due to |rejected: |approval (?:denied|required by policy)"
 )
-_INTERRUPTED = re.compile(r"aborted by user after [\d.]+s|aborted\Z|command aborted by user")
-_TIMED_OUT = re.compile(r"(?:Total output lines: \d+\n+)?(?:command|Command) timed out after \d+")
+_INTERRUPTED = re.compile(r"(?:Wall time:? [\d.]+ seconds\n)?(?:command )?aborted by user|aborted\Z")
+_SHORTENED = re.compile(
+    r"\A(?:Warning: truncated output[^\n]*\n)?Total output lines: \d+\n+|\AWarning: truncated output[^\n]*\n"
+)
+_TIMED_OUT = re.compile(r"[Cc]ommand timed out after \d+")
 _MALFORMED = re.compile(
     r"failed to parse function arguments|unsupported call: |unsupported custom tool call|apply_patch verification failed"
     r"|invalid patch|Tool [^\n]{1,80} not found|tool [^\n]{1,80} invoked with incompatible payload"
@@ -59,7 +62,7 @@ def result_of(value: Any, kind: str, known: dict[str, Any] | None = None) -> Res
             result.failed = known["failed"]
     if result.exit_code is not None and not result.fault:
         result.failed = result.exit_code != 0
-    result.truncated = result.truncated or is_cut(result.output)
+    _shorten(result)
     result.timed_out = bool(_TIMED_OUT.match(result.output))
     return result
 
@@ -82,7 +85,16 @@ def of_json(value: dict[str, Any]) -> Result:
     result = _of_json(value)
     if result.exit_code is not None:
         result.failed = result.exit_code != 0
+    _shorten(result)
     return result
+
+
+def _shorten(result: Result) -> None:
+    """Takes the harness's note that the output was cut off its head."""
+    note = _SHORTENED.match(result.output)
+    if note:
+        result.output, result.truncated = result.output[note.end() :], True
+    result.truncated = result.truncated or is_cut(result.output)
 
 
 def _of_json(value: dict[str, Any]) -> Result:

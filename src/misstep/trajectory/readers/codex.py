@@ -100,6 +100,8 @@ class _Session:
         self.records = False
         """Usage comes in records of its own."""
         self.copied_below = -1
+        self.born = 0.0
+        """When a fork or a sub-agent began: what is older was copied."""
 
     def add(self, kind: str, payload: dict[str, Any], record: dict[str, Any], line: int) -> None:
         time = time_of(record.get("timestamp"))
@@ -112,7 +114,11 @@ class _Session:
             if not self.meta:
                 self.meta = payload
                 self.cwd = string(payload.get("cwd"))
-                self.copied_below = integer(payload.get("subagent_history_start_ordinal")) or -1
+                base = mapping(payload.get("history_base"))
+                start = payload.get("subagent_history_start_ordinal", base.get("end_ordinal_exclusive"))
+                self.copied_below = integer(start) or -1
+                if payload.get("forked_from_id") or parent_of(payload):
+                    self.born = time_of(payload.get("timestamp")) or 0.0
         elif kind == "turn_context":
             self.model = string(payload.get("model")) or self.model
             self.cwd = string(payload.get("cwd")) or self.cwd
@@ -126,7 +132,7 @@ class _Session:
         elif kind not in ("world_state", "session_state", "ghost_snapshot"):
             self.source.skipped[f"unknown record: {kind[:40]}"] += 1
         ordinal = integer(record.get("ordinal"))
-        if ordinal is not None and ordinal < self.copied_below:
+        if (ordinal is not None and ordinal < self.copied_below) or (time is not None and time < self.born):
             for step in self.steps[before:]:
                 step.copied = True
 
@@ -263,6 +269,8 @@ class _Session:
             made.id = made.id or f"{origin}/{number_}"
             made.cwd = made.cwd or (self.cwd if made.kind == "shell" else None) or None
             step.calls.append(made)
+            if its is not None and result.fault == "interrupted" and its.exit_code == -1:
+                its.fault, its.failed, its.exit_code = "interrupted", None, None
             if its is not None:
                 step.results[made.id] = its
 
@@ -333,7 +341,8 @@ class _Session:
             call.cwd = string(item.get("cwd")).removeprefix("file://") or None
             output = string(item.get("aggregated_output")) or string(item.get("stdout")) + string(item.get("stderr"))
             refused = item.get("status") == "declined"
-            result = Result(output, code, None if code is None else code != 0, "refused" if refused else None)
+            failed = None if code is None or refused else code != 0
+            result = Result(output, None if refused else code, failed, "refused" if refused else None)
             result.seconds = seconds
             self.nested.setdefault(self.script, []).append((call, result))
 

@@ -139,14 +139,18 @@ def _fill(step: Step, message: dict[str, Any], late: dict[str, tuple[Step, str]]
     ):
         if value is not None:
             step.metrics[name] = value
-    for place, tool in enumerate(objects(message.get("toolCalls"))):
+    tools = objects(message.get("toolCalls"))
+    # One call's result may hold the responses of all calls of the message.
+    every = {string(r.get("id")): r for t in tools for r in responses(t.get("result"))}
+    for place, tool in enumerate(tools):
         key = string(tool.get("id")) or f"{step.id}/{place}"
         call = call_of(key, string(tool.get("name")), mapping(tool.get("args")))
         step.calls.append(call)
         status, result = string(tool.get("status")), tool.get("result")
-        given = responses(result)
-        if given:
-            step.results[key] = result_of(given[0].get("response"), call.kind, status)
+        own = responses(result)
+        response = every.get(key) or (own[0] if len(own) == 1 else None)
+        if response is not None:
+            step.results[key] = result_of(response.get("response"), call.kind, status)
         elif isinstance(result, str) or status == "cancelled":
             step.results[key] = result_of({"output": string(result)}, call.kind, status)
         else:
