@@ -66,7 +66,7 @@ def write_file(trajectory: Trajectory, path: str | os.PathLike[str], children: I
     text = json.dumps(write(trajectory, children), ensure_ascii=False, indent=1, allow_nan=False)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(text + "\n")
         Path(name).replace(target)
     except BaseException:

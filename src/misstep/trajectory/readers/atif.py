@@ -234,7 +234,7 @@ class _Reading:
             _own_fields(call, mapping(mapping(item.get("extra")).get(OWN)))
             step.calls.append(call)
         seen = "\n".join(text(result.get("content")) for result in results)
-        if not step.calls and PARSE_ERROR not in seen:
+        if not step.calls and PARSE_ERROR not in seen and OWN not in mapping(given.get("extra")):
             self._calls_in_message(step)
         for call in step.calls:
             if self.terminus and call.tool == "bash_command":
