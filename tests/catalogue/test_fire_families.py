@@ -304,6 +304,12 @@ def test_a_probe_that_failed_has_reached_nothing():
     assert follow("service-persistence", SERVE, launch, refused, DONE)[0] == [(5, True)]
 
 
+def test_a_request_to_a_public_host_is_no_probe():
+    launch = {"run": "setsid uvicorn clock:app --port 4000 &> log < /dev/null &", "exit": 0}
+    elsewhere = {"run": "curl -s https://worldtime.example.com/now", "exit": 0, "output": "12:00"}
+    assert follow("service-persistence", SERVE, launch, elsewhere, DONE)[0] == [(5, True)]
+
+
 def test_a_launch_after_the_probe_needs_a_new_probe():
     launch = {"run": "setsid uvicorn clock:app --port 4000 &> log < /dev/null &", "exit": 0}
     assert follow("service-persistence", SERVE, launch, PROBE, launch, DONE)[0] == [(7, True)]

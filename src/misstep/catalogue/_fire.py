@@ -22,6 +22,7 @@ NEVER_RAN = ("refused", "malformed", "never-ran")
 DIFFERS = {"diff", "cmp", "comm", "sdiff", "wdiff", "colordiff", "dwdiff", "vbindiff"}
 """Programs that compare two files mechanically."""
 SEARCHES = {"grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep"}
+_INTERPRETERS = {"bash", "sh", "zsh", "dash", "node", "perl", "ruby", "php", "source", ".", "Rscript", "lua"}
 KEEP = 24
 """Entries that any list or mapping of a state may hold; the oldest go first."""
 
@@ -195,8 +196,13 @@ def code_run(call: Call) -> list[str]:
 def program_of(command: Command) -> str:
     """The name of the script or program of the agent's own that a command runs, else ''."""
     name = command.name
-    if name.startswith("python") or name in {"bash", "sh", "zsh", "node", "perl", "ruby", "php", "source", "."}:
-        return next((base(a) for a in command.argv[1:] if not a.startswith("-")), "")
+    if name.startswith("python") or name in _INTERPRETERS:
+        for word in command.argv[1:]:
+            if not word.startswith("-"):
+                return base(word)
+            if re.fullmatch(r"-[a-zA-Z]*[cem]|--eval|--print", word) and not (word == "-e" and name in {"bash", "sh"}):
+                return ""
+        return ""
     return name if command.argv and "/" in command.argv[0] else ""
 
 

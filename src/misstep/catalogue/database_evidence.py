@@ -141,9 +141,9 @@ class DatabaseEvidence(Procedure):
 
     def walk(self, state: Evidence, event: Before) -> Verdict | None:
         call = event.call
+        _note_scripts(state, call)
         if call.script is None and call.kind in {"write", "edit"}:
             return self._judge(state, event, [(p, True) for p in call.paths], call.kind == "write")
-        _note_scripts(state, call)
         verdict: Verdict | None = None
         for command, effects in _by_command(call):
             found = self._judge(state, event, _changes(state, command, effects), False)

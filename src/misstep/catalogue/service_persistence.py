@@ -193,7 +193,7 @@ class ServicePersistence(Procedure):
                 state.attached = event.index
             else:
                 state.unsure, state.reason = event.index, how
-        if not launches and any(e.kind == "probe" for e in call.effects):
+        if not launches and any(e.kind == "probe" and not _elsewhere(e) for e in call.effects):
             state.probe = event.index
         return None
 
@@ -232,6 +232,11 @@ def _holds(state: Services) -> tuple[bool | None, str]:
     if state.attached == state.launched and state.detached < 0 and state.unsure < state.attached:
         return True, "the last launch belongs to the shell that started it"
     return None, f"whether the launch survives is not in the record ({state.reason or 'launches of several kinds'})"
+
+
+def _elsewhere(probe: Effect) -> bool:
+    """Whether a probe talks to a public host, not to a service on this machine."""
+    return probe.info.get("local") is False and re.search(_PUBLIC, str(probe.info.get("target", ""))) is not None
 
 
 def _session(call: Call, command: Command | None, info: dict[str, Any]) -> str:
