@@ -53,11 +53,12 @@ _EXPLAINED = Regex(
     r"\b(?:already|also) (?:fail\w*|broken)\b|\bbefore (?:my|our|these|the) changes?\b|\bnot (?:caused|due)\b|\benvironment\w*\b|\bexpected\b[^.\n]{0,40}\bfail|\bfail\w*\b[^.\n]{0,40}\bexpected\b"
 )
 _LINT_BAD = Regex(
-    r"^(?:[1-9]\d* issues?:|Found [1-9]\d* (?:errors?|issues?)\b.*|.*\berror TS\d{4}:.*|\[(?:lint|build|check)\S*\] ERROR task failed|\u2716 \d+ problems?.*\b[1-9]\d* errors?.*)",
+    r"^(?:(?:\[[\w:.-]+\] )?[1-9]\d* issues?:|Found [1-9]\d* (?:errors?|issues?)\b.*|.*\berror TS\d{4}:.*|\[(?:lint|build|check)\S*\] ERROR task failed|\u2716 \d+ problems?.*\b[1-9]\d* errors?.*)",
     re.M,
 )
 _LINT_GOOD = Regex(
-    r"^(?:0 issues\.?|All checks passed!|Success: no issues found.*|Found 0 errors.*|0 errors,.*)$", re.M
+    r"^(?:(?:\[[\w:.-]+\] )?0 issues\.?|All checks passed!|Success: no issues found.*|Found 0 errors.*|0 errors,.*)$",
+    re.M,
 )
 
 
@@ -217,8 +218,18 @@ def check_run(call: Call, kind: str, command: Command | None, result: Result) ->
         bad = _LINT_BAD.search(result.output)
         if bad:
             return Run(FAILED, bad.group().strip()[:160])
-        return Run(PASSED if kind == "lint" and _LINT_GOOD.search(result.output) else UNKNOWN)
+        good = _LINT_GOOD.search(result.output) if kind == "lint" else _silent(call, command, result)
+        return Run(PASSED if good else UNKNOWN)
     return Run(FAILED if failed else PASSED, _first_line(result.output) if failed else "")
+
+
+def _silent(call: Call, command: Command | None, result: Result) -> bool:
+    """A build whose every word would be seen (`2>&1 | tail`) and that said nothing went well."""
+    if result.output.strip() or command is None or call.script is None or not command.piped_out or result.truncated:
+        return False
+    rest = [c for c in call.script.commands if c.pipeline == command.pipeline and c is not command]
+    merged = any(r.op == ">&" and r.fd == 2 and r.target == "1" for r in command.redirects)
+    return merged and bool(rest) and all(c.name in ("head", "tail", "cat", "tee") for c in rest)
 
 
 def _first_line(output: str) -> str:
@@ -257,6 +268,8 @@ class Checks:
     """The last prompt."""
     asked: str = ""
     """Its text, shortened."""
+    said: int = -1
+    """The step of the last text beside a call: a Stop of the same step repeats it."""
     told: int = -1
     """The last time the agent explained a failure as not its own (known before, unrelated, flaky)."""
 
@@ -281,6 +294,7 @@ def observe(state: Checks, event: Event) -> None:
         state.open = -1
         _after(state, event)
     elif isinstance(event, Say):
+        state.said = event.step
         if _EXPLAINED.search(event.text):
             state.told = event.index
     elif isinstance(event, Prompt):

@@ -10,8 +10,8 @@ can be learned from it that `file`, `xxd | head` or the right tool would not tel
 
 ## How it is told
 By what came back: characters that no text holds (NUL, control characters other than tab, line ends, backspace and
-colour codes, and U+FFFD for bytes that are no UTF-8). At least 24 of them, and in some stretch of 400 characters at
-least one in twelve. Opportunities are calls whose output shows that, and those that look at a file whose name says
+colour codes, and U+FFFD for bytes that are no UTF-8). At least 24 of them within 300
+characters. Opportunities are calls whose output shows that, and those that look at a file whose name says
 that it is binary: right, where the output is clean text; unknown, where the harness ran several calls into one output
 or cut it away.
 

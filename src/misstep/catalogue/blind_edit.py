@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from misstep.trajectory import After, Call, Compact
+from misstep.trajectory import After, Call, Compact, Prompt
 
 from ._regex import Regex, words
 from .base import Misstep, Verdict
@@ -51,6 +51,8 @@ class Seen:
     """Names of files that the agent has seen the inside of, or wrote; the last ones."""
     before: list[str] = field(default_factory=list)
     """Those of them from before the context was summarised."""
+    asked: str = ""
+    """The last prompt, shortened."""
     listed: list[str] = field(default_factory=list)
     """Names that a listing showed and that were not read; the last ones."""
 
@@ -59,6 +61,9 @@ class BlindEdit(Misstep):
     id = "blind-edit"
     name = "edits or overwrites an existing file that it never read"
     State = Seen
+
+    def on_prompt(self, state: Seen, event: Prompt) -> None:
+        state.asked = event.text[:1000]
 
     def on_compact(self, state: Seen, event: Compact) -> None:
         state.before = (state.before + state.read)[-_MOST // 3 :]
@@ -142,6 +147,8 @@ class BlindEdit(Misstep):
             yield Verdict(None, at, f"{path} was read in another way")
         elif name in state.before:
             yield Verdict(None, at, f"{path} was read before the context was summarised")
+        elif "/.claude/" in path or (name in state.asked and not how.startswith("the harness")):
+            yield Verdict(None, at, f"{path} is the harness's own, or the person named it to be written")
         else:
             yield Verdict(True, at, f"{path} exists ({how}) and was never read")
 

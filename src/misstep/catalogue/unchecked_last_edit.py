@@ -32,7 +32,7 @@ from .base import Verdict
 
 _SAYS_SO = Regex(
     r"(?i)\b(?:not|n't|cannot|unable to|without|haven't|have not|didn't|did not|no)\s+(?:\w+\s+){0,3}?(?:run|ran|execute\w*|test(?:ed)?|verif\w+|check(?:ed)?|compil\w+|build|built)\b"
-    r"|\b(?:you (?:can|should|may|could|might want to)|please|want me to|let me know|would you like|shall i|should i|pause|wait for|run (?:it )?(?:with|as)|to run)\b"
+    r"|\b(?:you (?:can|should|may|could|might want to)|please|want me to|let me know|would you like|shall i|should i|pause|wait for|run (?:it|the|this|that|again|with|as)|to run|try (?:it|running|again|the|this|now))\b"
 )
 
 

@@ -48,7 +48,7 @@ class UnverifiedClaim(Following):
         return self._judge(state, event.index, event.text)
 
     def on_stop(self, state: Checks, event: Stop) -> Iterable[Verdict]:
-        return self._judge(state, event.index, event.message)
+        return () if event.step == state.said else self._judge(state, event.index, event.message)
 
     def _judge(self, state: Checks, at: int, text: str) -> Iterable[Verdict]:
         unknown = ""
