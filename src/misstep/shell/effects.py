@@ -204,7 +204,9 @@ def _redirect(x: Context, r: Redirect) -> None:
     target = r.target
     if target.startswith(("/dev/tcp/", "/dev/udp/")):
         x.add("probe", target=target[9:], local=effects_files.is_local("//" + target[9:]))
-    elif (writes(r, 1) or writes(r, 2) or (r.op[0] == ">" and r.op != ">&")) and is_file(target):
+    elif r.op == ">&" and (target.isdigit() or target == "-"):
+        return
+    elif (writes(r, 1) or writes(r, 2) or r.op[0] == ">") and is_file(target):
         x.add("write", (target,), append=r.op in (">>", "&>>"), in_place=False)
 
 
