@@ -151,6 +151,11 @@ def remember(items: dict[str, str], key: str, value: str) -> None:
         del items[next(iter(items))]
 
 
+def judged(holds: bool | None, at: int, why: str, unsure: str, *also: int) -> Verdict:
+    """A verdict whose evidence fits it: why it holds, or why it cannot be told."""
+    return Verdict(holds, at, why if holds else (unsure if holds is None else ""), tuple(i for i in also if i >= 0))
+
+
 # -- reading calls -------------------------------------------------------------------------------
 
 

@@ -42,6 +42,7 @@ from ._fire import (
     commands,
     compares,
     compares_in_python,
+    judged,
     keep,
     program_of,
     remember,
@@ -204,8 +205,12 @@ class BinaryEquivalence(Procedure):
         if state.built < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
         missing = [w for w, at in (("comparison", state.compared), ("size", state.measured)) if at < state.built]
-        return Verdict(
-            _holds(state), event.index, f"after the last build: no {' and no '.join(missing)}", (state.built,)
+        return judged(
+            _holds(state),
+            event.index,
+            f"after the last build: no {' and no '.join(missing)}",
+            "a program whose text is not in the record, or a call that could not be read, may have compared",
+            state.built,
         )
 
     def behaved(self, state: Candidates) -> bool | None:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 from misstep.trajectory import After, Before, Call, Event, Stop
 
-from ._fire import SEARCHES, Memory, Procedure, base, code_run, commands, program_of, remember, written
+from ._fire import SEARCHES, Memory, Procedure, base, code_run, commands, judged, program_of, remember, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
 
@@ -139,11 +139,12 @@ class CompleteEnumeration(Procedure):
                 if state.unread < 0 and state.maybe < 0
                 else Verdict(None, event.index, "what ran may have enumerated the answers")
             )
-        return Verdict(
+        return judged(
             _holds(state),
             event.index,
             "the answers were written by hand, and nothing enumerated them",
-            () if state.wrote < 0 else (state.wrote,),
+            "a program whose text is not in the record, or a call that could not be read, may have enumerated",
+            state.wrote,
         )
 
     def behaved(self, state: Answers) -> bool | None:

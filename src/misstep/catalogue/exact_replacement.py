@@ -42,6 +42,7 @@ from ._fire import (
     commands,
     compares,
     compares_in_python,
+    judged,
     keep,
     program_of,
     remember,
@@ -204,7 +205,13 @@ class ExactReplacement(Procedure):
     def at_stop(self, state: Edits, event: Stop) -> Verdict | None:
         if state.wrote < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
-        return Verdict(_holds(state), event.index, "no mechanical comparison after the last write", (state.wrote,))
+        return judged(
+            _holds(state),
+            event.index,
+            "no mechanical comparison after the last write",
+            "a program whose text is not in the record, or a call that could not be read, may have compared",
+            state.wrote,
+        )
 
     def behaved(self, state: Edits) -> bool | None:
         holds = _holds(state)
@@ -231,7 +238,7 @@ def _xargs(command: Command) -> list[list[str]]:
 def _code_writes(text: str) -> bool:
     return (
         re.search(
-            r"open\([^)]*['\"][wa+r]*[wa+][b+]*['\"]|\.write_(?:text|bytes)\(|\binplace\s*=|\bsed -i|\bperl -[a-z]*i|writeFile",
+            r"open\([^)]*,\s*(?:mode=)?['\"][wa+r]*[wa+][b+]*['\"]|\.write_(?:text|bytes)\(|\binplace\s*=|\bsed -i|\bperl -[a-z]*i|writeFile",
             text,
         )
         is not None

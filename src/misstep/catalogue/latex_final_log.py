@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 from misstep.shell import Command
 from misstep.trajectory import Before, Event, Stop
 
-from ._fire import SEARCHES, Memory, Procedure, base, commands, program_of, python_code, remember, written
+from ._fire import SEARCHES, Memory, Procedure, base, commands, judged, program_of, python_code, remember, written
 from ._tasks import denied, joined, said, sentences
 from .base import Policy, Verdict
 
@@ -114,7 +114,13 @@ class LatexFinalLog(Procedure):
     def at_stop(self, state: Builds, event: Stop) -> Verdict | None:
         if state.built < 0:
             return None if state.unread < 0 else Verdict(None, event.index, "a call could not be read")
-        return Verdict(_holds(state), event.index, "no search of the log after the last build", (state.built,))
+        return judged(
+            _holds(state),
+            event.index,
+            "no search of the log after the last build",
+            "the log was printed, or a later call could not be read",
+            state.built,
+        )
 
     def behaved(self, state: Builds) -> bool | None:
         if state.built < 0:

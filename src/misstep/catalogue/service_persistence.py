@@ -71,6 +71,11 @@ _START = (
     r"(?:create|write|build|make|implement|install)(?: [^.,]{0,40})? and (?:run|start|launch|host|serve)|return|provide)"
 )
 _OTHER_USE = r"\b(?:client|scripts?|tests?|scraper|crawler|connects? to|against|benchmark|unit file|dockerfile|flag|option|function|class|method)\b"
+_SERVES = (
+    r"\.serve_forever\(|\bapp\.run\(|uvicorn\.run\(|\bweb\.run_app\(|\.run_forever\(|\.listen\((?:\d|PORT|port|process)|http\.createServer\(|"
+    r"\bserve\(app|\bgrpc\.server\(|\.wait_for_termination\(|start_server\("
+)
+_TALKS = r"\brequests\.(?:get|post|put|delete|head)\(|urlopen\(|http\.client|aiohttp\.ClientSession|httpx\.|create_connection\(|\bfetch\(|\bcurl\b|_channel\("
 _PUBLIC = r"\b(?!localhost)[\w-]+\.(?:com|org|net|io|dev|gov|edu)\b"
 
 
@@ -130,6 +135,8 @@ class Services(Memory):
     reason: str = ""
     probe: int = -1
     """The last probe that came in a later call than every launch so far."""
+    maybe: int = -1
+    """The last run of a program whose text is not in the record: it may have probed."""
 
     @property
     def launched(self) -> int:
@@ -174,18 +181,25 @@ class ServicePersistence(Procedure):
         call = event.call
         for path, text in written(call):
             what = _script(path, text)
-            if what:
+            if what is not None:
                 remember(state.scripts, base(path), what)
-            else:
-                state.scripts.pop(base(path), None)
-        launches = []
+        launches: list[str] = []
+        probes = False
         for effect in call.effects:
             if effect.kind == "serve":
                 launches.append(_session(call, effect.command, effect.info))
-            elif effect.kind == "run" and effect.command is not None:
-                how = state.scripts.get(program_of(effect.command))
-                if how:
-                    launches.append(_session(call, effect.command, {}) if how == "serves" else how)
+            elif effect.kind == "probe":
+                probes = probes or not _elsewhere(effect)
+            elif effect.kind == "run" and effect.command is not None and not effect.info.get("inline"):
+                does = state.scripts.get(program_of(effect.command), "?")
+                if does == "serves":
+                    launches.append(_session(call, effect.command, {}))
+                elif does == "probes":
+                    probes = True
+                elif does == "?":
+                    state.maybe = event.index
+                elif does:
+                    launches.append(does)
         for how in launches:
             if how == "detached":
                 state.detached = event.index
@@ -193,7 +207,7 @@ class ServicePersistence(Procedure):
                 state.attached = event.index
             else:
                 state.unsure, state.reason = event.index, how
-        if not launches and any(e.kind == "probe" and not _elsewhere(e) for e in call.effects):
+        if probes and not launches:
             state.probe = event.index
         return None
 
@@ -219,19 +233,21 @@ class ServicePersistence(Procedure):
 
 
 def _holds(state: Services) -> tuple[bool | None, str]:
-    """Whether stopping now loses the service."""
+    """Whether stopping now loses the service, or leaves it unproved; and why."""
     if state.done:
         return False, ""
-    if state.launched < 0:
+    launched = state.launched
+    if launched < 0:
         return None, "no launch seen"
-    if state.unread > state.launched:
+    if state.unread > launched:
         return None, "a later command could not be read"
-    probed = state.probe > state.launched
-    if not probed and (state.detached == state.launched or state.reason != "remote"):
-        return True, "no call after the launch has reached the service"
-    if state.attached == state.launched and state.detached < 0 and state.unsure < state.attached:
+    if state.attached == launched and state.detached < 0:
         return True, "the last launch belongs to the shell that started it"
-    return None, f"whether the launch survives is not in the record ({state.reason or 'launches of several kinds'})"
+    if state.probe > launched:
+        return None, f"whether the launch survives is not in the record ({state.reason or 'launches of several kinds'})"
+    if state.maybe > launched or state.reason == "remote":
+        return None, "a later call may have reached the service"
+    return True, "no call after the launch has reached the service"
 
 
 def _elsewhere(probe: Effect) -> bool:
@@ -276,15 +292,16 @@ def _outputs_redirected(command: Command) -> bool:
     return out and error
 
 
-def _script(path: str, text: str) -> str:
-    """What running a script launches: '', 'serves' (it is the service) or how its own launch is attached."""
-    found: list[Effect] = effects_of_text(path, text)
+def _script(path: str, text: str) -> str | None:
+    """What running a script does: 'serves' (it is the service), how the launch in it is attached, 'probes', '' or None (no script)."""
+    if not re.search(r"\.(?:py|sh|bash|js|mjs|ts|rb|pl|php)$", path) and not text.startswith("#!"):
+        return None
+    found = effects_of_text(path, text)
     launches = [e for e in found if e.kind == "serve"]
-    if path.endswith(".py") or not launches:
-        pattern = r"\.serve_forever\(|\bapp\.run\(|uvicorn\.run\(|\bweb\.run_app\(|\.listen\(\d|\.listen\((?:PORT|port)|http\.createServer\(|\bserve\(app"
-        return "serves" if launches or re.search(pattern, text) else ""
-    hows = {_session(Call("", "", "shell"), e.command, e.info) for e in launches}
-    for how in ("attached", "remote", "hangup-proof only"):
-        if how in hows:
-            return how
-    return "detached"
+    shell = re.search(r"\.(?:sh|bash)$", path) is not None or re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) is not None
+    if shell and launches:
+        hows = {_session(Call("", "", "shell"), e.command, e.info) for e in launches}
+        return next((how for how in ("attached", "remote", "hangup-proof only") if how in hows), "detached")
+    if launches or re.search(_SERVES, text):
+        return "serves"
+    return "probes" if any(e.kind == "probe" for e in found) or re.search(_TALKS, text) else ""

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 from misstep.trajectory import After, Before, Call, Event, Stop
 
-from ._fire import Memory, Procedure, base, code_run, commands, program_of, remember, written
+from ._fire import Memory, Procedure, base, code_run, commands, judged, program_of, remember, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
 
@@ -129,8 +129,12 @@ class TokenAccounting(Procedure):
             for w, at in (("look at the distinct values", state.looked), ("subtotals with their sum", state.reconciled))
             if at < 0
         ]
-        return Verdict(
-            _holds(state), event.index, f"no {' and no '.join(missing)}" if missing else "", (state.counted,)
+        return judged(
+            _holds(state),
+            event.index,
+            f"no {' and no '.join(missing)}",
+            "the output of the last count, or a call, could not be read",
+            state.counted,
         )
 
     def behaved(self, state: Counts) -> bool | None:
