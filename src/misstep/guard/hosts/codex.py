@@ -1,0 +1,134 @@
+"""Codex CLI (0.146 to 0.171), plain and code mode.
+
+PostToolUse brings the output and no exit status: that stands in the transcript a little later, and is read at the next
+call or stop. Its context output is only taken without a permission decision; a stop is continued by `block` only, and
+without end: the cap is ours.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import Reading, call_record, clipped, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..engine import Decision
+
+NAME = "codex"
+EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop")
+LATE_TEXT = False
+TAIL = 1 << 20
+"""Bytes at the end of a transcript in which an exit status is looked for."""
+
+
+def read(payload: dict[str, Any]) -> Reading | None:
+    """What a payload tells; None for an event that is none of ours."""
+    event, session = payload.get("hook_event_name"), text(payload.get("session_id"))
+    if not session:
+        return None
+    reading = Reading(session, text(payload.get("agent_id")), text(payload.get("turn_id")))
+    reading.transcript = text(payload.get("agent_transcript_path")) or text(payload.get("transcript_path"))
+    records = reading.records
+    if event == "UserPromptSubmit":
+        records.append({"e": "prompt", "text": text(payload.get("prompt"))})
+    elif event == "PreToolUse":
+        records.append(call_record("before", payload))
+    elif event == "PostToolUse":
+        record = call_record("after", payload)
+        record["result"] = _result(payload.get("tool_response"))
+        if "exit" not in record["result"] and reading.transcript and record["tool"] == "Bash":
+            record["open"] = True
+        records.append(record)
+    elif event in ("Stop", "SubagentStop"):
+        records.append({"e": "stop", "message": text(payload.get("last_assistant_message")), "turn": reading.turn})
+    elif event == "SessionStart":
+        source = text(payload.get("source"))
+        records.append({"e": "compact"} if source == "compact" else {"e": "start", "source": source})
+    else:
+        return None
+    return reading
+
+
+def _result(given: Any) -> dict[str, Any]:
+    output = text(given)
+    result: dict[str, Any] = {}
+    code, body = _header(output)
+    if code is not None:
+        result["exit"], output = code, body
+    return clipped(result, output)
+
+
+def _header(output: str) -> tuple[int | None, str]:
+    """The exit status in the header that stands above `Output:`, and what is below it."""
+    head, mark, body = output.partition("\nOutput:")
+    if not mark or len(head) > 2000:
+        return None, output
+    for line in head.split("\n"):
+        for words in ("Process exited with code ", "Exit code: "):
+            if line.startswith(words):
+                code = line[len(words) :].strip()
+                if code.lstrip("-").isdigit():
+                    return int(code), body.removeprefix("\n")
+    return None, output
+
+
+def exits(reading: Reading, ids: list[str]) -> dict[str, int]:
+    """Exit statuses of calls by id, as far as the end of the transcript tells them."""
+    from .._json import loads
+
+    found: dict[str, int] = {}
+    wanted = [i.encode() for i in ids if i]
+    for line in _tail(reading.transcript):
+        if not any(i in line for i in wanted):
+            continue
+        try:
+            value = loads(line.decode("utf-8", "replace"))
+            payload = value["payload"]
+            item = payload.get("item") if isinstance(payload.get("item"), dict) else payload
+            call = item.get("call_id") or item.get("id")
+            code = item.get("exit_code")
+            output = item.get("output")
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            continue
+        if call not in ids:
+            continue
+        if code is None and isinstance(output, str):
+            code = _header(output)[0]
+        if isinstance(code, int) and not isinstance(code, bool):
+            found[call] = code
+    return found
+
+
+def _tail(path: str) -> list[bytes]:
+    """The last lines of a file, at most TAIL bytes."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return []
+    try:
+        size = os.fstat(fd).st_size
+        start = max(0, size - TAIL)
+        data = os.pread(fd, size - start, start)
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+    lines = data.split(b"\n")
+    return lines[1:] if start else lines
+
+
+def answer(decision: Decision, payload: dict[str, Any]) -> str:
+    """The hook's output. A permission decision beside a context would make Codex ignore both."""
+    from .._json import dumps
+
+    if decision.event == "stop":
+        return dumps({"decision": "block", "reason": decision.text})
+    said: dict[str, Any] = {"hookEventName": "PreToolUse"}
+    if decision.action == "deny":
+        said["permissionDecision"], said["permissionDecisionReason"] = "deny", decision.text
+    else:
+        said["additionalContext"] = decision.text
+    return dumps({"hookSpecificOutput": said})

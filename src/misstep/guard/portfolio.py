@@ -1,0 +1,160 @@
+"""Which policies run, how often, in which words: the portfolio as hooks read it.
+
+The plain form is `portfolio.json` in the guard's home. It is derived, from a portfolio file that the user wrote or from the
+catalogue, and made anew when it is missing or older than what it was made from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from misstep._record import field, record
+
+from ._json import dumps
+from ._paths import digest, guard_home, portfolio_file, settings_file
+from .session import read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from misstep.catalogue.base import Misstep, Policy
+
+MODES = ("enforce", "observe", "off")
+STOP_CAP = 3
+"""Forced turns after one another that a turn gets at most, whatever the policies say."""
+PATIENCE = 2.0
+"""Seconds that the policies have for one event."""
+
+
+class PortfolioError(Exception):
+    """A portfolio that cannot be used, with the reason in one line."""
+
+
+@record(slots=True)
+class Rule:
+    """One policy of a portfolio."""
+
+    policy: str
+    misstep: str
+    module: str
+    mode: str = "enforce"
+    limit: int | None = 0
+    """Interventions in one session, in the place of the policy's own: 0 keeps its own, None is without end."""
+    text: str = ""
+    """Words in the place of the policy's own, '' keeps its own."""
+
+
+@record(slots=True)
+class Portfolio:
+    """The policies of a session, in order."""
+
+    rules: list[Rule] = field(default_factory=list)
+    wrapper: str = "{text}"
+    """What stands around every text that the model gets."""
+    stop_cap: int = STOP_CAP
+    patience: float = PATIENCE
+    unscoped: bool = False
+    """Every task counts as eligible."""
+    key: str = ""
+    """Tells portfolios apart that give other states."""
+
+    def misstep(self, rule: Rule) -> Misstep:
+        """The misstep of a rule. Imports its module, and nothing else of the catalogue."""
+        __import__(rule.module)
+        for value in vars(sys.modules[rule.module]).values():
+            if isinstance(value, type) and getattr(value, "id", None) == rule.misstep and hasattr(value, "observe"):
+                return value()
+        raise PortfolioError(f"{rule.module} has no misstep {rule.misstep}")
+
+    def text(self, rule: Rule, policy: Policy) -> str:
+        """What a policy tells the model."""
+        return rule.text or policy.text
+
+    def wrapped(self, text: str) -> str:
+        """The text with the wrapper around it."""
+        return self.wrapper.replace("{text}", text) if "{text}" in self.wrapper else text
+
+
+def settings() -> dict[str, Any]:
+    """What `settings.json` says; {} where there is none."""
+    found = read_json(settings_file())
+    return found if isinstance(found, dict) else {}
+
+
+def mode_of(given: dict[str, Any]) -> str:
+    """The mode: `$MISSTEP_GUARD` before the settings; enforce where neither says one."""
+    mode = os.environ.get("MISSTEP_GUARD") or given.get("mode")
+    return str(mode) if mode in MODES else "enforce"
+
+
+def load(given: dict[str, Any]) -> Portfolio:
+    """The portfolio for this process, by the settings and the mode. Raises PortfolioError."""
+    plain = read_json(portfolio_file())
+    stamp = stamp_of_catalogue()
+    if not isinstance(plain, dict) or plain.get("stamp") != stamp:
+        plain = default()
+        plain["stamp"] = stamp
+        _write(plain)
+    return from_plain(plain, mode_of(given))
+
+
+def from_plain(plain: dict[str, Any], mode: str = "enforce") -> Portfolio:
+    """A portfolio from its plain form. A rule's own mode only ever takes back: observe under enforce, never the reverse."""
+    made = Portfolio()
+    try:
+        for given in plain["rules"]:
+            rule = Rule(given["policy"], given["misstep"], given["module"])
+            rule.mode = given.get("mode", "enforce")
+            rule.limit, rule.text = given.get("limit", 0), given.get("text", "")
+            if rule.mode not in MODES:
+                raise PortfolioError(f"{rule.policy}: mode {rule.mode!r} is none of {', '.join(MODES)}")
+            if mode == "observe" and rule.mode == "enforce":
+                rule.mode = "observe"
+            if rule.mode != "off":
+                made.rules.append(rule)
+        made.wrapper = plain.get("wrapper", made.wrapper)
+        made.stop_cap, made.patience = int(plain.get("stop_cap", STOP_CAP)), float(plain.get("patience", PATIENCE))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PortfolioError(f"not a portfolio: {type(error).__name__}: {error}") from None
+    made.key = digest(dumps([[r.policy, r.misstep, r.module] for r in made.rules]).encode())
+    return made
+
+
+def default() -> dict[str, Any]:
+    """Every policy of the catalogue that is ready for use, in the plain form."""
+    from misstep.catalogue import missteps
+
+    rules = [
+        {"policy": policy.id, "misstep": misstep.id, "module": type(misstep).__module__}
+        for misstep in missteps()
+        if misstep.status != "retired" and (misstep.scoped or misstep.status == "stable")
+        for policy in misstep.policies
+    ]
+    return {"v": 1, "rules": rules, "wrapper": "{text}", "stop_cap": STOP_CAP, "patience": PATIENCE}
+
+
+def stamp_of_catalogue() -> list[Any]:
+    """Changes when a module of the catalogue is added, removed or replaced."""
+    import misstep
+
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/catalogue"
+    try:
+        return [misstep.__version__, os.stat(folder).st_mtime_ns]
+    except OSError:
+        return [misstep.__version__, 0]
+
+
+def _write(plain: dict[str, Any]) -> None:
+    try:
+        os.makedirs(guard_home(), 0o700, exist_ok=True)
+        path = portfolio_file()
+        fd = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, dumps(plain).encode())
+        finally:
+            os.close(fd)
+        os.rename(f"{path}.{os.getpid()}", path)
+    except OSError:
+        pass  # each hook makes it for itself then
