@@ -337,3 +337,10 @@ def test_the_goldens_of_the_corpus(shared):
     found = [t for path in units([folder]) for t in read(path)]
     # 8 files; the linear one names a continuation that is not there
     assert len(found) == 8 and all(t.format == "atif" and t.steps for t in found)
+
+
+@pytest.mark.corpus
+def test_recordings_of_other_kinds_belong_to_no_reader(shared):
+    names = ("who-and-when", "agentrx-magentic", "agentrx-tau", "harbor-traces", "terminal-bench-v1")
+    files = [path for name in names for path in units([shared / "corpus" / name])]
+    assert len(files) > 100 and {reader_of(Source(path)) for path in files} == {None}

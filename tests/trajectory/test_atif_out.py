@@ -71,7 +71,6 @@ def test_reading_back_gives_the_same_events(tmp_path, name, trajectory):
         assert one.reasoning == two.reasoning or two.source != "agent"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "trajectory"), SAMPLES, ids=[f"{at}-{name}" for at, (name, _) in enumerate(SAMPLES)])
 def test_harbors_models_accept_it(name, trajectory):
     harbor = pytest.importorskip("harbor.models.trajectories")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.trajectory import Stop, Trajectory, events
+from misstep.trajectory import Stop, Trajectory, atif_out, events
 from misstep.trajectory.readers import Source, Unreadable, read, units
 from misstep.trajectory.readers._tty import screen, unwrapped
 
@@ -205,6 +205,15 @@ OPENHANDS = [
         (OPENHANDS, "/opt/oh/bin/python: Error while finding module: No module named 'openhands'\n", "never-ran"),
         (OPENHANDS, "bash: /opt/oh/bin/python: No such file or directory\n", "never-ran"),
         (OPENHANDS, "ModuleNotFoundError: No module named 'numpy'\n", None),
+        (OPENHANDS, "ModuleNotFoundError: No module named 'openhands'\n", None),
+        (
+            [START, ["source /installed-agent/setup-env.sh", "Enter"], ["openhands --task 'x'", "Enter"], TESTS],
+            (
+                "/app/bin/python3: Error while finding module specification for 'openhands.core.main' "
+                "(ModuleNotFoundError: No module named 'openhands')\n"
+            ),
+            "never-ran",
+        ),
         ([START, ["mini", "Enter"], TESTS], "bash: mini: command not found\n", None),
     ],
 )
@@ -384,3 +393,16 @@ def test_the_recorded_outcomes_have_nulls_and_never_ran(shared):
     never = [r for r in rows if r["agent_never_ran"] == "1"]
     assert len(rows) == 5200 and sum(r["is_resolved"] not in ("True", "False") for r in rows) == 418
     assert len(never) == 156 and sum("mini" in r["config"] for r in never) == 153
+
+
+def test_a_trial_written_as_atif_reads_the_same(tmp_path):
+    found = one(trial(tmp_path / "t", row(), MINI_LOG, MINI))
+    again = one(atif_out.write_file(found, tmp_path / "out.json"))
+    assert [type(e) for e in events(again)] == [type(e) for e in events(found)]
+    assert [c.command for s in again.steps for c in s.calls] == [c.command for s in found.steps for c in s.calls]
+    assert again.outcome.task == found.outcome.task and again.outcome.passed is True
+    keys = one(trial(tmp_path / "k", row(), SHELL, KEYS))
+    again = one(atif_out.write_file(keys, tmp_path / "keys.json"))
+    assert [(c.kind, c.command) for s in again.steps for c in s.calls] == [
+        (c.kind, c.command) for s in keys.steps for c in s.calls
+    ]

@@ -111,7 +111,7 @@ def _is_trial(document: dict[str, Any]) -> bool:
 
 def matches(source: Source) -> bool:
     """A trial's result.json given by itself."""
-    return _is_trial(mapping(source.document))
+    return b'"trial_name"' in source.edges and _is_trial(mapping(source.document))
 
 
 def matches_folder(folder: Path, names: frozenset[str]) -> bool:

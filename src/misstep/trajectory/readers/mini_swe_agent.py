@@ -42,6 +42,8 @@ _PROVIDER_FAULTS = re.compile(
 
 def matches(source: Source) -> bool:
     """A document with mini-swe-agent's own `trajectory_format` or version, or a bare list of its messages."""
+    if not any(mark in source.edges for mark in (b"mini-swe-agent", b'"mini_version"', b'"role"')):
+        return False
     document = source.document
     if isinstance(document, dict):
         if not isinstance(document.get("messages"), list):

@@ -26,6 +26,8 @@ _KILLED = re.compile(r"bash tool terminated command after exceeding timeout")
 
 def matches(source: Source) -> bool:
     """A document whose messages have parts, of a session with an id."""
+    if b'"info"' not in source.edges:
+        return False
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return False

@@ -65,6 +65,8 @@ def _is_record(item: Any) -> bool:
 
 def matches(source: Source) -> bool:
     """A JSON list of events, or evaluation records with a history of them."""
+    if b'"source"' not in source.edges:
+        return False
     document = source.document
     if isinstance(document, list):
         return bool(document) and all(_is_event(item) for item in document[:3])

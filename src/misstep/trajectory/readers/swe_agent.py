@@ -35,6 +35,8 @@ _MAX_FILE = 64 << 20
 
 def matches(source: Source) -> bool:
     """Steps of action and observation, or a history with SWE-agent's own marks."""
+    if b'"trajectory"' not in source.edges and b'"history"' not in source.edges:
+        return False
     document = source.document
     if not isinstance(document, dict):
         return False

@@ -41,7 +41,7 @@ def _is_run(document: dict[str, Any]) -> bool:
 
 def matches(source: Source) -> bool:
     """A run's or a trial's results.json."""
-    if source.path.suffix != ".json":
+    if b'"is_resolved"' not in source.edges:
         return False
     document = mapping(source.document)
     return _is_trial(document) or _is_run(document)
@@ -269,12 +269,11 @@ def _never_ran(folder: Path, typed: list[list[str]]) -> bool:
         for line in lines
     ):
         return True
+    # a program may be a name for `python -m` of itself
     module = _MODULE.search(launch.split("'", 1)[0])
-    if module:
-        package = module.group(1).split(".")[0]
-        pattern = re.compile(rf"No module named '?{re.escape(package)}(?:\.[\w.]+)?'?\s*$")
-        return any(pattern.search(line) for line in lines)
-    return False
+    package = module.group(1).split(".")[0] if module else program.rsplit("/", 1)[-1]
+    missing = re.compile(rf"^\S*python[\d.]*: .*No module named '?{re.escape(package)}(?:\.[\w.]+)?'?\)?\s*$")
+    return any(missing.search(line) for line in lines)
 
 
 def _sessions(folder: Path, source: Source) -> Iterator[Trajectory]:
