@@ -99,6 +99,12 @@ class Procedure(Misstep):
             state.unread = event.index
         return self.walk(state, event)
 
+    def ahead(self, state: Any, event: Before) -> Any:
+        """A copy of the state into which this call has been followed."""
+        later = type(state)(**{f.name: copied(getattr(state, f.name)) for f in fields(state)})
+        self.follow(later, event)
+        return later
+
     def foresee(self, state: Any, event: Before) -> Verdict | None:
         """What walk() would say of this call; changes nothing."""
         ahead = type(state)(**{f.name: copied(getattr(state, f.name)) for f in fields(state)})
@@ -170,6 +176,19 @@ def commands(call: Call) -> list[Command]:
     return [] if script is None or script.damage else script.commands
 
 
+def by_command(call: Call) -> list[tuple[Command | None, list[Effect]]]:
+    """The commands of a call with their effects, in order."""
+    found: list[tuple[Command | None, list[Effect]]] = [(c, []) for c in commands(call)]
+    places = {id(c): number for number, (c, _) in enumerate(found)}
+    for effect in call.effects:
+        number = places.get(id(effect.command))
+        if number is None:
+            found.append((effect.command, [effect]))
+        else:
+            found[number][1].append(effect)
+    return found
+
+
 def written(call: Call) -> list[tuple[str, str]]:
     """(path, text) of files whose whole new text the call shows: editor tools and heredocs into a file."""
     found = [(path, new) for path, old, new in call.edits if not old]
@@ -233,9 +252,15 @@ def compares(command: Command) -> bool:
     return False
 
 
-def compares_in_python(code: str) -> bool:
-    """Whether a Python text compares two files' contents: difflib, filecmp, or two readings and a comparison."""
-    if "difflib" in code or "filecmp" in code:
-        return True
-    readings = len(re.findall(r"\.read(?:_text|_bytes|lines)?\(|\bopen\(", code))
-    return readings >= 2 and re.search(r"[!=]=|\bassert\b|zip\(", code) is not None
+def comparison(code: str) -> str:
+    """'compares' where a program text compares files mechanically, 'maybe' where it checks them in some other way, else ''.
+
+    Mechanically is difflib, filecmp or diff, or two readings, one of them of an original or a copy, set against each other.
+    """
+    if re.search(r"\bdifflib\b|\bfilecmp\b|['\"\s](?:diff|cmp)['\"\s]", code):
+        return "compares"
+    readings = len(re.findall(r"\.read(?:_text|_bytes|lines)?\(|\bopen\(|readFileSync", code))
+    against = re.search(r"[!=]=|\bassert|\bzip\(", code) is not None
+    if readings >= 2 and against and re.search(r"orig|backup|\bbak\b|before|\bold\b|git show|HEAD:", code):
+        return "compares"
+    return "maybe" if readings and (against or re.search(r"\bin\b|re\.(?:search|findall|match)", code)) else ""

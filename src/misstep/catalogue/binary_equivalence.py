@@ -41,7 +41,7 @@ from ._fire import (
     code_run,
     commands,
     compares,
-    compares_in_python,
+    comparison,
     judged,
     keep,
     program_of,
@@ -274,7 +274,7 @@ def _script(text: str) -> str:
         and re.search(r"[!=]=", text) is not None
     )
     found = (
-        ("compares", shell or twice or compares_in_python(text)),
+        ("compares", shell or twice or comparison(text) == "compares"),
         (
             "measures",
             re.search(r"\bgetsize\(|st_size|\bwc -\w*c|\bstat\b|len\(", text) is not None and "size" in text.lower(),

@@ -36,7 +36,7 @@ from typing import Any, ClassVar
 from misstep.shell import Command, Effect
 from misstep.trajectory import After, Before, Call, Event, Prompt, Stop
 
-from ._fire import Memory, Procedure, base, commands, effects_of_text, keep, program_of, remember, written
+from ._fire import Memory, Procedure, base, by_command, commands, effects_of_text, keep, program_of, remember, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
 
@@ -145,7 +145,7 @@ class DatabaseEvidence(Procedure):
         if call.script is None and call.kind in {"write", "edit"}:
             return self._judge(state, event, [(p, True) for p in call.paths], call.kind == "write")
         verdict: Verdict | None = None
-        for command, effects in _by_command(call):
+        for command, effects in by_command(call):
             found = self._judge(state, event, _changes(state, command, effects), False)
             if found is not None and (verdict is None or found.holds):
                 verdict = found
@@ -220,19 +220,6 @@ def _note_scripts(state: Evidence, call: Call) -> None:
             remember(state.scripts, base(path), (mutating[0].paths or ("",))[0])
         else:
             state.scripts.pop(base(path), None)
-
-
-def _by_command(call: Call) -> list[tuple[Command | None, list[Effect]]]:
-    """The commands of a call with their effects, in order."""
-    found: list[tuple[Command | None, list[Effect]]] = [(c, []) for c in commands(call)]
-    places = {id(c): number for number, (c, _) in enumerate(found)}
-    for effect in call.effects:
-        number = places.get(id(effect.command))
-        if number is None:
-            found.append((effect.command, [effect]))
-        else:
-            found[number][1].append(effect)
-    return found
 
 
 def _changes(state: Evidence, command: Command | None, effects: Sequence[Effect]) -> list[tuple[str, bool | None]]:
