@@ -64,13 +64,15 @@ class BlockingForeground(Misstep):
         starts = [e for e in call.effects if e.kind in _KINDS and not (e.command and e.command.remote)]
         waits = [e for e in starts if not _lets_go(e, call)]
         if timed_out(call, result):
-            held = waits or [e for e in starts if _holds_the_pipe(e)]
+            prompt = _PROMPT.search(result.output[-400:].rstrip("\n"))
+            held = [e for e in waits if not _may_ask(e)] or [e for e in starts if _holds_the_pipe(e)]
             if held:
                 return [Verdict(True, at, f"hung until the time limit: {_words(held[-1], call)}")]
-            prompt = _PROMPT.search(result.output[-400:].rstrip("\n"))
             if prompt and not call.background:
                 return [Verdict(True, at, f"killed while it asked {short(prompt.group(), 60)!r}")]
             return None
+        starts = [e for e in starts if not _may_ask(e)]
+        waits = [e for e in waits if not _may_ask(e)]
         if not starts:
             return None
         if not waits:
@@ -82,6 +84,11 @@ class BlockingForeground(Misstep):
         if result.running:
             return [Verdict(True, at, f"still running when the harness gave up: {_words(waits[-1], call)}")]
         return [Verdict(None, at, f"it came back: {_words(waits[-1], call)}")]
+
+
+def _may_ask(effect: Effect) -> bool:
+    """An installer that asks only now and then: what it was killed at may be the work itself."""
+    return effect.kind == "interactive" and "confirm" in str(effect.info.get("why") or "")
 
 
 def _lets_go(effect: Effect, call: Call) -> bool:

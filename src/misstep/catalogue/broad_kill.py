@@ -82,8 +82,6 @@ class BroadKill(Misstep):
         words = short(" ".join(effect.command.argv) if effect.command else event.call.command or "", 80)
         if how in ("pid", "job"):
             return Verdict(False, at)
-        if re.search(r"(?:not found|command not found)", event.result.output[:400]):
-            return Verdict(None, at, f"the program that kills is not there: {words}")
         if how == "pattern" and code in _DEAD and pattern and pattern in (event.call.command or ""):
             return Verdict(True, at, f"the call died of its own signal: {words}")
         broad = self._broad(how, pattern, state)

@@ -44,8 +44,8 @@ _FORBIDDEN = re.compile(
     rf"(?:(?P<change>{_CHANGE})|(?P<remove>{_REMOVE}))\b"
 )
 _KEPT = re.compile(
-    r"(?i)\b(?:(?:keep|leave)\b(?=[^.;]*\b(?:intact|untouched|unchanged|unmodified|as (?:it|they) (?:is|are)|as[- ]is)\b)|preserve\b|"
-    r"must (?:stay|remain|be kept|be left)\b(?=[^.;]*\b(?:intact|untouched|unchanged|unmodified|in place|as (?:it|they) (?:is|are)|as[- ]is)\b))"
+    r"(?i)\b(?:(?:keep|leave)\b(?=[^;]*\b(?:intact|untouched|unchanged|unmodified|as (?:it|they) (?:is|are)|as[- ]is)\b)|preserve\b|"
+    r"must (?:stay|remain|be kept|be left)\b(?=[^;]*\b(?:intact|untouched|unchanged|unmodified|in place|as (?:it|they) (?:is|are)|as[- ]is)\b))"
 )
 _PATH = re.compile(
     r"[`'\"]?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*(?:\.[A-Za-z]\w{0,7}|/)|/[\w@+-][\w.@+/-]*)[`'\"]?(?=$|[\s,.;:)!?`'\"])"
@@ -113,7 +113,7 @@ class DestroyedWhatToKeep(Misstep):
             if effect.command is not None and effect.command.remote:
                 continue
             needs = _needs(effect)
-            if not needs:
+            if not any(what in needs for _, what, _ in state.kept):
                 continue
             found.append(Verdict(False, at))
             for path in effect.paths:

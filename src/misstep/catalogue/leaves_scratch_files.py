@@ -2,7 +2,7 @@
 
 ## What it is
 
-A helper that the agent wrote for itself (`debug_parser.py`, `test_fix.sh`, `tmp_check.js`, `solver_v2.py`) stays beside the real files when the
+A helper that the agent wrote for itself (`debug_parser.py`, `test_fix.sh`, `tmp_check.js`), or a version that a later one replaced (`solver_v2.py` beside `solver_v3.py`), stays beside the real files when the
 agent says that it is done.
 
 ## Why it matters
@@ -33,10 +33,12 @@ from misstep.trajectory import After, Before, Prompt, Say, Stop
 from ._world import Opened, began, bound, opened, same_path
 from .base import Misstep, Verdict
 
+_SUFFIX = r"\.(?:py|sh|js|mjs|ts|go|rb|pl|c|cc|cpp|rs|txt|log|out)$"
 _SCRATCH = re.compile(
-    r"(?i)^(?:(?:debug|tmp|temp|scratch|throwaway|quick|try|explore|inspect|investigate|sanity)(?:[_-][\w-]*)?|test[_-](?:fix|debug|manual|quick|simple|run|script|solution|output|it|tmp|temp|local|\w*_(?:debug|fix|tmp|v\d+))|"
-    r"[\w-]*[_-](?:debug|tmp|temp|scratch|quick|v\d+|old|attempt\d*|try\d*))\.(?:py|sh|js|mjs|ts|go|rb|pl|c|cc|cpp|rs|txt|log|out)$"
+    rf"(?i)^(?:(?:debug|tmp|scratch|throwaway)(?:[_-][\w-]*)?|temp[_-]?(?:\d*|test\w*|script\w*|file\w*)|"
+    rf"test[_-](?:fix|debug|manual|quick|script|output|it|tmp|temp|\w*_(?:debug|fix|tmp))|[\w-]*[_-](?:debug|tmp|scratch)){_SUFFIX}"
 )
+_VERSION = re.compile(rf"(?i)^(?P<stem>[\w-]+?)[_-]?(?:v|attempt|try)(?P<number>\d+){_SUFFIX}")
 _ELSEWHERE = re.compile(
     r"(?:^|/)(?:tmp|temp|var/folders|scratchpad|\.cache|tests?|__tests__|spec|migrations|testdata|examples?)(?:/|$)"
 )
@@ -118,6 +120,7 @@ class LeavesScratchFiles(Misstep):
                 True if ended else None, at, f"{path} is still there" + ("" if ended else ", but the record breaks off")
             )
             for path, at in state.made.items()
+            if _SCRATCH.match(posixpath.basename(path)) or _superseded(path, state.made)
         ]
         calls: dict[int, Verdict] = {}
         for verdict in [*found, *(Verdict(False, at) for at in state.gone)]:
@@ -125,9 +128,19 @@ class LeavesScratchFiles(Misstep):
         return [calls[at] for at in sorted(calls)]
 
 
+def _superseded(path: str, made: dict[str, int]) -> bool:
+    """Whether a later version of a numbered file was made (`solver_v2.py` once there is `solver_v3.py`)."""
+    own = _VERSION.match(posixpath.basename(path))
+    others = [(_VERSION.match(posixpath.basename(p)), at) for p, at in made.items() if p != path]
+    return own is not None and any(
+        o is not None and o["stem"] == own["stem"] and int(o["number"]) > int(own["number"]) and at > made[path]
+        for o, at in others
+    )
+
+
 def _is_scratch(path: str, known: list[str]) -> bool:
     """Whether a file that the agent wrote has the name of a throwaway, in the work tree, and nobody spoke of it."""
     name = posixpath.basename(path)
-    if not _SCRATCH.match(name) or name in known or re.search(r"[$*?`]", path):
+    if not (_SCRATCH.match(name) or _VERSION.match(name)) or name in known or re.search(r"[$*?`]", path):
         return False
     return not _ELSEWHERE.search(posixpath.dirname(path))

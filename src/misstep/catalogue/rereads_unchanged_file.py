@@ -13,7 +13,7 @@ it over and over.
 ## How it is told
 
 Two reads with the same arguments gave the same text (compared by digest, at least 400 characters), with no compaction of
-the context and no prompt of a person between them, at most 60 calls apart. A read after a failed edit of the file is none:
+the context and no prompt of a person between them, at most 40 calls apart. A read after a failed edit of the file is none:
 harnesses ask for it. Every read of a file is an opportunity, where a second read is told from a first one by its arguments.
 
 ## Known misses
@@ -35,7 +35,7 @@ from .base import Misstep, Verdict
 
 LEAST = 400
 """Characters of output below which a second look costs nothing."""
-FAR = 60
+FAR = 40
 """Calls after which a reading counts as out of sight."""
 
 

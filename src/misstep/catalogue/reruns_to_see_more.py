@@ -24,22 +24,25 @@ filtered form is not behind a pipe.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from misstep.shell import Script
-from misstep.trajectory import After, Before, Call, Prompt
+from misstep.trajectory import After, Before, Call, Compact, Prompt
 
-from ._world import FILTERS, Opened, began, bound, changes, core, opened, short, timed_out
+from ._world import FILTERS, Opened, began, bound, changes, core, heart, opened, short, timed_out
 from .base import Misstep, Verdict
 
 _CHECKS = frozenset(["test", "lint", "compile"])
+_ASKS = re.compile(r"(?:^| )(?:--?version|version|--?help|-h|linters|--list)(?: |$)")
+"""Words that make it no run."""
 
 
 @dataclass
 class Ran(Opened):
     ran: dict[str, list] = field(default_factory=dict)
-    """Checks that finished since the last change: core's digest -> [event index, digest of filters]."""
+    """Checks that finished since the last change: core's digest -> [event index, digest of filters, cut by the harness]."""
 
 
 class RerunsToSeeMore(Misstep):
@@ -48,6 +51,9 @@ class RerunsToSeeMore(Misstep):
     State = Ran
 
     def on_prompt(self, state: Ran, event: Prompt) -> None:
+        state.ran.clear()
+
+    def on_compact(self, state: Ran, event: Compact) -> None:
         state.ran.clear()
 
     def on_before(self, state: Ran, event: Before) -> None:
@@ -63,23 +69,34 @@ class RerunsToSeeMore(Misstep):
             return None
         if at is None or event.result.fault or event.result.running or call.background or timed_out(call, event.result):
             return None
-        key, shown = _digest(core(script)), _digest(_filters(script))
+        filters = _filters(script)
+        key, shown = _digest(_where(script) + core(script)), _digest(filters) if filters else ""
         before = state.ran.get(key)
         if changes(call) is True:
             state.ran.clear()
             return [Verdict(False, at)]
         state.ran.pop(key, None)
-        state.ran[key] = [at, shown]
+        state.ran[key] = [at, shown, event.result.truncated]
         bound(state.ran, 24)
         if before is None:
             return [Verdict(False, at)]
-        if before[1] == shown:
+        if before[1] == shown or not (before[1] or before[2]):
             return None
         return [Verdict(True, at, f"the same run with another filter: {short(call.command or '', 100)}", (before[0],))]
 
 
 def _is_check(call: Call) -> bool:
-    return any(e.kind in _CHECKS and e.command is not None and not e.command.background for e in call.effects)
+    """Whether all that the call does at heart is to run checks."""
+    script = call.script
+    if script is None or script.damage or any(c.background or "time" in c.wrappers for c in script.commands):
+        return False
+    checks = {id(e.command) for e in call.effects if e.kind in _CHECKS}
+    work = heart(script)
+    return bool(work) and all(id(c) in checks for c in work) and not any(_ASKS.search(" ".join(c.argv)) for c in work)
+
+
+def _where(script: Script) -> str:
+    return "\n".join(" ".join(c.argv) for c in script.commands if c.name in ("cd", "pushd")) + "\n"
 
 
 def _filters(script: Script) -> str:
