@@ -1,6 +1,7 @@
 """Writing ATIF 1.8: Harbor's models accept it, and reading it back gives the same events."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,44 @@ def test_arguments_that_are_no_json_are_written_as_text():
     call = Call("a", "Bash", "shell", {"command": "x", "path": Path("/w")}, command="x")
     document = atif_out.write(Trajectory("i", "f", "a", [Step("agent", "", calls=[call])]))
     assert document["steps"][0]["tool_calls"][0]["arguments"] == {"command": "x", "path": "/w"}
+
+
+def _files() -> list[Path]:
+    folders = ("atif", "copilot_cli", "mini_swe_agent", "opencode", "openhands", "swe_agent")
+    return [path for name in folders for path in sorted((DATA / name).rglob("*")) if path.is_file()]
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(DATA)))
+def test_a_damaged_sample_is_read_or_unreadable(tmp_path, path):
+    """Cut anywhere, bytes changed, values replaced: no reader raises, and what it gives can be folded and written."""
+    source, data = random.Random(path.name), path.read_bytes()
+    junk: list = [None, 1, -1.5, True, "x", [], {}, [None], {"a": 1}, "\x1b[2J\ud800", 10**400]
+
+    def damaged(value: object) -> object:
+        if source.random() < 0.06:
+            return source.choice(junk)
+        if isinstance(value, dict):
+            return {k: damaged(v) for k, v in value.items() if source.random() > 0.03}
+        return [damaged(v) for v in value] if isinstance(value, list) else value
+
+    target = tmp_path / path.name
+    for at in range(20):
+        if at < 6:
+            target.write_bytes(data[: source.randrange(len(data))])
+        elif at < 10:
+            changed = bytearray(data)
+            for _ in range(20):
+                changed[source.randrange(len(changed))] = source.randrange(256)
+            target.write_bytes(bytes(changed))
+        elif path.suffix == ".jsonl":
+            lines = data.decode().splitlines()
+            target.write_text("\n".join(json.dumps(damaged(json.loads(line))) for line in lines))
+        else:
+            target.write_text(json.dumps(damaged(json.loads(data))))
+        try:
+            for trajectory in read(target):
+                list(events(trajectory))
+                if trajectory.steps:
+                    assert atif_out.write(trajectory)["schema_version"] == "ATIF-v1.8"
+        except Unreadable:
+            continue

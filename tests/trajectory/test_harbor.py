@@ -1,6 +1,7 @@
 """Harbor trial and job folders, with the result as Harbor's own models write it."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -132,6 +133,45 @@ def test_exceptions(tmp_path, name, more, fault, passed):
     assert (outcome.fault, outcome.passed, outcome.exception) == (fault, passed, name)
 
 
+def test_a_failure_after_an_unknown_exception_is_unknown(tmp_path):
+    failed = {"rewards": {"reward": 0}}
+    for at, (info, passed) in enumerate(
+        [
+            (exception("SomethingNewError"), None),
+            (exception("SomethingNewError", policy={"has_valid_reward": True}), None),
+            (exception("SomethingNewError", policy_override={"has_valid_reward": True}), False),
+            (exception("AgentTimeoutError"), False),
+        ]
+    ):
+        outcome = one(trial(tmp_path / f"{at}", result(exception_info=info, verifier_result=failed), None)).outcome
+        assert (outcome.passed, outcome.reward, outcome.fault) == (passed, 0.0, None)
+
+
+def test_a_job_that_harbor_ran():
+    found = {}
+    for path in units([DATA / "harbor" / "job"]):
+        try:
+            for t in read(path):
+                found[t.outcome.attempt.split("__")[0]] = t
+        except Unreadable:
+            continue
+    got = {k: (t.outcome.passed, t.outcome.reward, t.outcome.fault, t.outcome.exception) for k, t in found.items()}
+    assert got == {
+        "good": (True, 1.0, None, ""),
+        "bad": (False, 0.0, None, ""),
+        "slow": (False, 0.0, None, "AgentTimeoutError"),
+        "crash": (None, 0.0, None, "RuntimeError"),
+        "noreward": (None, None, "infrastructure", "RewardFileNotFoundError"),
+    }
+    assert [(c.kind, c.command) for s in found["good"].steps for c in s.calls] == [
+        ("shell", "printf hi > /app/greeting.txt")
+    ]
+    assert found["bad"].steps[1].results["c1"].exit_code == 1 and not found["slow"].steps[1].results
+    assert [t.outcome.cost_usd for t in (found["good"], found["crash"])] == [0.01, None]
+    assert 3.0 < found["slow"].outcome.seconds < 3.1
+    assert sum(isinstance(e, Stop) for t in found.values() for e in events(t)) == 3
+
+
 def test_an_agent_that_was_never_started(tmp_path):
     value = result(exception_info=exception("SomethingNewError"), agent_execution=None, verifier_result=None)
     assert one(trial(tmp_path / "t", value, None)).outcome.fault == "never-ran"
@@ -250,3 +290,32 @@ def test_harbors_own_models_write_what_is_read(tmp_path):
             outcome = one(trial(tmp_path / f"{at}-{key}", value, None)).outcome
             assert (outcome.fault == "infrastructure") is not known.has_valid_reward, name
             assert outcome.passed is (True if known.has_valid_reward else None), name
+
+
+def test_any_damage_leaves_an_outcome(tmp_path):
+    source = random.Random(5)
+    junk: list = [None, 1, -1.5, True, "x", [], {}, [None], {"a": 1}, "\ud800", 10**400]
+
+    def damaged(value: object) -> object:
+        if source.random() < 0.1:
+            return source.choice(junk)
+        if isinstance(value, dict):
+            return {k: damaged(v) for k, v in value.items() if source.random() > 0.05}
+        return [damaged(v) for v in value] if isinstance(value, list) else value
+
+    parts = [
+        {
+            "step_name": "one",
+            "agent_result": {"cost_usd": 0.1},
+            "verifier_result": GRADED,
+            "exception_info": exception("X"),
+        }
+    ]
+    whole = result(exception_info=exception("AgentTimeoutError"), step_results=parts)
+    for at in range(200):
+        value = {k: damaged(v) for k, v in whole.items()} | {
+            "task_name": "greet",
+            "trial_name": "t",
+            "task_checksum": "c",
+        }
+        assert one(trial(tmp_path / f"{at}", value, None)).outcome.passed in (True, False, None)

@@ -219,6 +219,13 @@ def _graded(exception: dict[str, Any]) -> bool:
     return string(exception.get("exception_type")) not in _UNGRADED
 
 
+def _unknown(exception: dict[str, Any]) -> bool:
+    """Whether neither Harbor nor the user who ran it said what this exception means."""
+    if isinstance(mapping(exception.get("policy_override")).get("has_valid_reward"), bool):
+        return False
+    return string(exception.get("exception_type")) not in _UNGRADED | _AGENTS_OWN
+
+
 def _fault(result: dict[str, Any], exceptions: list[dict[str, Any]], reward: bool) -> str | None:
     started = any(
         seconds(mapping(run.get("agent_execution")).get("started_at")) is not None
@@ -248,8 +255,9 @@ def _outcome(result: dict[str, Any], part: dict[str, Any]) -> Outcome:
     fault = _fault(result, exceptions, bool(rewards))
     passed = None
     if reward is not None and fault != "infrastructure":
-        # between 0 and 1 nothing says what counts as passed
-        passed = True if reward >= 1 else False if reward <= 0 else None
+        # between 0 and 1 nothing says what counts as passed; and Harbor grades after an exception that it does not
+        # know, so that a failure may be the exception's doing
+        passed = True if reward >= 1 else False if reward <= 0 and not any(map(_unknown, exceptions)) else None
     contexts = [mapping(part.get("agent_result"))]
     if part is result and not contexts[0]:
         contexts = [mapping(step.get("agent_result")) for step in objects(result.get("step_results"))]
