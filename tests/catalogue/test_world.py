@@ -26,7 +26,6 @@ MINE = [
     "reruns-to-see-more",
     "runs-into-limit-again",
     "sleep-polling",
-    "unparsable-command",
 ]
 
 
@@ -224,21 +223,6 @@ def test_results_that_arrive_after_other_calls_are_told_at_their_own_call(id: st
 )
 def test_the_refused_option_stands_in_the_command(command: str, output: str, expected: bool):
     assert holds("invents-an-option", (shell(command), Result(output, 2, True))) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("/bin/sh: 1: Syntax error: Unterminated quoted string", True),
-        ("bash: line 3: syntax error near unexpected token `)'", True),
-        ("zsh:1: no matches found: *.foo", True),
-        ('  File "<string>", line 1\nSyntaxError: invalid syntax', False),
-        ("build.sh: line 3: syntax error near unexpected token `)'", False),
-        ("jq: error: syntax error, unexpected end of file", False),
-    ],
-)
-def test_it_is_the_shell_that_complains(output: str, expected: bool):
-    assert holds("unparsable-command", (shell("x"), Result(output, 2, True))) == [expected]
 
 
 @pytest.mark.parametrize(
