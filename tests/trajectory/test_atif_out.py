@@ -65,6 +65,7 @@ def test_reading_back_gives_the_same_events(tmp_path, name, trajectory):
         trajectory.cwd,
     )
     assert [s.copied for s in again.steps] == [s.copied for s in trajectory.steps]
+    assert [s.extra for s in again.steps] == json.loads(json.dumps([s.extra for s in trajectory.steps]))
     assert [s.metrics for s in again.steps] == [s.metrics for s in trajectory.steps]
     assert [s.model for s in again.steps] == [s.model if s.source == "agent" else "" for s in trajectory.steps]
     for one, two in zip(again.steps, trajectory.steps, strict=True):

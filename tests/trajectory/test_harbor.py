@@ -217,6 +217,16 @@ def test_session_files_serve_where_there_is_no_atif(tmp_path):
     assert found.id == "11111111-2222-3333-4444-555555555555"
 
 
+def test_a_session_of_claude_code_in_a_trial(tmp_path):
+    folder = trial(tmp_path / "t", result(agent_info={"name": "claude-code", "version": "2"}), None)
+    place = folder / "agent" / "sessions" / "projects" / "-app"
+    place.mkdir(parents=True)
+    shutil.copy(DATA / "claude" / "2.1.332.fail_then_ok.jsonl", place)
+    main = next(t for t in read(folder) if not t.parent)
+    assert (main.agent, main.id) == ("claude-code", "11111111-2222-3333-4444-555555555555")
+    assert main.outcome.passed is True and any(s.calls for s in main.steps)
+
+
 def test_atif_is_preferred_to_the_sessions_it_was_made_of(tmp_path):
     folder = trial(tmp_path / "t", result(), "linear")
     (folder / "agent" / "sessions").mkdir()

@@ -107,6 +107,8 @@ def _step(step: Step, at: int) -> dict[str, Any]:
         own["message"] = step.message
     if step.id and step.id != str(at):
         own["id"] = step.id
+    if step.extra:
+        own["extra"] = _plain(step.extra)
     call_ids = _call_ids(step.calls)
     calls = [_call(call, identity) for call, identity in zip(step.calls, call_ids, strict=True)]
     results = [

@@ -343,7 +343,6 @@ def _own_step(step: Step, own: dict[str, Any]) -> None:
         step.stop = own["stop"]
     if isinstance(own.get("message"), str):
         step.message = own["message"]
-    if number(own.get("time")) is not None:
-        step.time = number(own["time"])
     if isinstance(own.get("id"), str):
         step.id = own["id"]
+    step.extra = mapping(own.get("extra"))
