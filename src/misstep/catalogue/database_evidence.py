@@ -12,11 +12,12 @@ brings it back.
 
 ## How it is told
 Only for tasks that ask to recover or repair the data of a damaged database. The evidence is what the prompt names
-(every database file where it names none). An occurrence is the first call that may change it (open without
-mode=ro, immutable or -readonly, write, truncate, move, delete, repair, mount, git checkout) before a copy suffices:
+(every database file where it names none). An occurrence is every call that may change it (open without
+mode=ro, immutable or -readonly, write, truncate, move, delete, repair, mount) before a copy suffices:
 a copy of its folder, a glob that takes the side files along, the file copied with each of them, or the file
 alone where a listing has shown that there are none. A copy inside the same command counts when it comes
-first. Copies and databases that the agent itself made may be opened. A file that only a variable names is unknown.
+first. Copies and databases that the agent itself made may be opened. A file that only a variable
+names, and a git command that discards changes, are unknown.
 
 ## What the policy does
 Refuses the call, and every such call, until a sufficient copy exists.
@@ -143,7 +144,8 @@ class DatabaseEvidence(Procedure):
         call = event.call
         _note_scripts(state, call)
         if call.script is None and call.kind in {"write", "edit"}:
-            return self._judge(state, event, [(p, True) for p in call.paths], call.kind == "write")
+            targets = [(p, True) for p in call.paths if _looks_like_database(state, p)]
+            return self._judge(state, event, targets, call.kind == "write")
         verdict: Verdict | None = None
         for command, effects in by_command(call):
             found = self._judge(state, event, _changes(state, command, effects), False)
@@ -153,7 +155,7 @@ class DatabaseEvidence(Procedure):
         return verdict
 
     def _judge(
-        self, state: Evidence, event: Before, changes: list[tuple[str, bool | None]], makes: bool
+        self, state: Evidence, event: Before, changes: Sequence[tuple[str, bool | None]], makes: bool
     ) -> Verdict | None:
         """The verdict on what a command may change; only the first occurrence and the first right one are given."""
         worst: Verdict | None = None
@@ -230,6 +232,8 @@ def _changes(state: Evidence, command: Command | None, effects: Sequence[Effect]
             found += [(p, effect.info.get("mutates")) for p in effect.paths or ("",)]
         elif effect.kind in {"write", "delete", "move"}:
             found += [(p, True) for p in effect.paths if _looks_like_database(state, p)]
+        elif effect.kind == "vcs" and effect.info.get("destructive"):
+            found.append(("", None))
         elif effect.kind == "run" and command is not None and program_of(command) in state.scripts:
             found.append((state.scripts[program_of(command)], True))
     if command is not None and command.argv:
