@@ -412,7 +412,9 @@ def test_the_denial_repeats_until_a_copy_exists():
 
 
 def test_a_database_that_is_to_be_made_is_no_evidence():
-    task = {"prompt": "The SQLite database /data/shop.db is damaged. Recover its rows into a new database /data/good.db."}
+    task = {
+        "prompt": "The SQLite database /data/shop.db is damaged. Recover its rows into a new database /data/good.db."
+    }
     make = {"run": "sqlite3 /data/good.db 'create table t(a)'", "exit": 0}
     assert follow("database-evidence", task, make)[0] == []
     assert follow("database-evidence", task, make, OPEN)[0] == [(3, True)]
@@ -551,3 +553,104 @@ def test_subtotals_reconcile(output: str, adds_up: bool):
     from misstep.catalogue.token_accounting import reconciles
 
     assert reconciles(output) is adds_up
+
+
+@pytest.mark.parametrize(
+    ("command", "holds"),
+    [
+        ("cmp a.out.txt b.out.txt; wc -c again.c", False),
+        ("diff <(./oracle 3) <(./again 3) && stat -c %s again.c", False),
+        ("md5sum a.out.txt b.out.txt; ls -l again.c", False),
+        ("python3 -c \"import filecmp; print(filecmp.cmp('a', 'b'))\"; du -b again.c", False),
+        ("cmp a.out.txt b.out.txt", True),
+        ("wc -c again.c", True),
+        ("./oracle 3; ./again 3", True),
+        ("python3 versus.py", None),
+    ],
+)
+def test_what_measures_a_candidate(command: str, holds: bool | None):
+    task = {"prompt": "Re-implement the binary ./oracle in C with identical output, in less than 2000 bytes of source."}
+    build = {"run": "gcc -O2 -o again again.c", "exit": 0}
+    assert follow("binary-equivalence", task, build, {"run": command, "exit": 0}, DONE)[0] == [(5, holds)]
+    assert follow("binary-equivalence", task, {"run": command, "exit": 0}, build, DONE)[0] == [(5, True)]
+
+
+@pytest.mark.parametrize(
+    ("build", "program"),
+    [
+        ("gcc -o cand cand.c", "cand"),
+        ("gcc cand.c", "a.out"),
+        ("clang -O2 cand.c -obin/cand", "cand"),
+        ("rustc -O cand.rs -o cand", "cand"),
+        ("cd src && g++-13 -std=c++20 x.cc -o ../cand", "cand"),
+    ],
+)
+def test_the_first_run_of_a_candidate(build: str, program: str):
+    task = {"prompt": "Re-implement the binary ./oracle in C with identical output, in less than 2000 bytes of source."}
+    run = {"run": f"./{program} 3", "exit": 0}
+    original = {"run": "./oracle 3", "exit": 0}
+    first = [("binary-equivalence/first-run", 5)]
+    assert follow("binary-equivalence", task, original, {"run": build, "exit": 0}, run, run)[1] == first
+    assert follow("binary-equivalence", task, original, {"run": f"{build} -c", "exit": 0}, original)[1] == []
+
+
+def test_credentials_and_words_are_different_rules():
+    item = get("exact-replacement")
+    credentials, words = item.policies[1:]
+    secret = "Replace every API key in the repository with the placeholder <key>. Make no other changes."
+    term = "Replace the old terms in manual.md by those of terms.csv. Do not change anything else."
+    assert credentials.eligible(item, secret) and words.eligible(item, secret) is None
+    assert words.eligible(item, term) and credentials.eligible(item, term) is None
+
+
+# -- the fold over calls -------------------------------------------------------------------------
+
+
+def test_calls_that_overlap_are_judged_each_by_its_own_result():
+    """Hosts that run calls in parallel report Before, Before, After, After."""
+    events = parse({"name": "t", "events": [DAMAGED, OPEN, {**OPEN, "fault": "refused", "failed": True}]}).events
+    prompt, first, first_done, second, second_done = events
+    fold = Fold([get("database-evidence")])
+    for index, event in enumerate([prompt, first, second, second_done, first_done]):
+        event.index = index
+        fold.push(event)
+    assert [(v.at, v.holds) for v in fold.finish().verdicts["database-evidence"]] == [(1, True)]
+
+
+def test_a_call_without_a_result_counts_as_run():
+    assert follow("database-evidence", DAMAGED, {**OPEN, "result": False})[0] == [(1, True)]
+    assert follow("database-evidence", DAMAGED, {**OPEN, "result": False}, DONE)[0] == [(1, True)]
+
+
+def test_what_is_out_of_scope_is_not_followed():
+    fold = Fold([get("database-evidence")])
+    for event in parse({"name": "t", "events": [{"prompt": "Print the tables of shop.db."}, OPEN, DONE]}).events:
+        fold.push(event)
+    found = fold.finish()
+    assert (found.verdicts, found.firings, found.eligible, found.behaved) == ({}, [], {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "found"),
+    [
+        ("Keep the server running.", r"server running", True),
+        ("Do not keep the server running.", r"server running", False),
+        ("You need not start it; keep the server running.", r"server running", True),
+        ("Finish without leaving a server running.", r"server running", False),
+        ("Never stop, keep the server running.", r"server running", True),
+    ],
+)
+def test_denied_words_do_not_count(text: str, words: str, found: bool):
+    from misstep.catalogue._tasks import first
+
+    assert (first(text, words) is not None) is found
+
+
+def test_long_prompts_are_read_in_linear_time():
+    import time
+
+    prompt = "Replace the service that is running on the server and push all possible moves to the database. " * 3000
+    start = time.process_time()
+    for family in FAMILIES:
+        get(family).eligible(prompt)
+    assert time.process_time() - start < 1.5
