@@ -229,7 +229,8 @@ def _next(
 
 
 def _line(out: Console, lead: str, command: str, what: str) -> None:
-    out.print(Text.assemble(f"  {lead}", (command, "command"), ("   " + what, "quiet")), soft_wrap=True)
+    fits = 2 + len(lead) + len(command) + 3 + len(what) <= out.width
+    out.print(Text.assemble(f"  {lead}", (command, "command"), ("   " + what if fits else "", "quiet")), soft_wrap=True)
 
 
 def _quoted(ref: str) -> str:

@@ -27,6 +27,8 @@ CREATE INDEX IF NOT EXISTS session_id ON session (id);
 CREATE INDEX IF NOT EXISTS session_path ON session (path);
 """
 _WRITTEN_AT_ONCE = 32
+_PATIENCE = 5.0
+"""Seconds to wait for another scan that writes."""
 
 
 def cache_dir() -> str:
@@ -84,7 +86,7 @@ class Index:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        db = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         self._db = db
         db.execute("PRAGMA synchronous=OFF")
         row = None

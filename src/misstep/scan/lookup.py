@@ -16,6 +16,8 @@ from .result import BadInput
 
 def find(reference: str, index: Index | None) -> tuple[Trajectory, int | None]:
     """The trajectory of PATH[::N][#STEP] or ID[#STEP], and the step. Raises BadInput in one line."""
+    if not reference.strip() or (reference.startswith("#") and not os.path.lexists(reference)):
+        raise BadInput("name a session: a file, a folder or the start of an id")
     name, step = _split(reference)
     name, place = _place(name)
     path = Path(name).expanduser()

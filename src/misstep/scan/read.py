@@ -169,9 +169,12 @@ def _pooled(
 
 def _alone(unit: Unit, strict: bool) -> Found:
     """Read one unit in a process of its own."""
+    import warnings
     from concurrent.futures.process import BrokenProcessPool
 
-    with _pool(1) as pool:
+    with _pool(1) as pool, warnings.catch_warnings():
+        # The progress bar's thread may run by now; the child touches nothing that it could have locked.
+        warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return json.loads(pool.submit(_read_batch, [unit.path], strict).result()[0])
         except BrokenProcessPool:

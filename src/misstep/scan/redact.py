@@ -40,7 +40,7 @@ _VALUE = re.compile(
     rf"""
       (?P<url>://[^\s/:@'"]*:)[^\s/@'"]+(?=@)
     | (?P<header>\b(?:authorization|proxy-authorization|x-api-key|private-token)["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token)\s+)?)
-      (?!\$)[^\s"',]{{6,}}
+      (?!\$|(?:bearer|basic|token)\b)[^\s"',]{{6,}}
     | (?P<bearer>\bbearer\s+)(?!\$)[A-Za-z0-9._~+/-]{{16,}}=*
     | (?P<flag>(?:^|\s)--?(?:[a-z-]*{_NAMED}[a-z-]*)(?:=|\s+)["']?)(?![$<{{-])[^\s"']{{3,}}
     | (?P<sshpass>\bsshpass\s+-p\s*["']?)(?!\$)[^\s"']+

@@ -157,7 +157,7 @@ def merge(paths: Iterable[str | os.PathLike[str]]) -> Result:
         for number, line in _lines(os.fspath(path)):
             if header is None:
                 header = _header(path, line)
-                shard = header.pop("shard", None)
+                shard, header["shard"] = header.get("shard"), None
                 if merged is None:
                     merged = Result(header)
                 elif header != merged.header:

@@ -57,9 +57,9 @@ def find(
     seen: set[tuple[int, int]] = set()
     for root in roots:
         top = os.path.normpath(os.fspath(root))
-        start = 0 if top in (os.sep, os.curdir) else len(top)
         for path, state in _below(top, seen, memory):
-            name = path[start:].strip(os.sep) or os.path.basename(path)  # noqa: PTH119
+            name = path[len(top) :].strip(os.sep) or os.path.basename(path)  # noqa: PTH119
+            path = path.removeprefix("./")
             if shard is None or shard_of(name, shard[1]) == shard[0]:
                 yield Unit(path, name, state)
 

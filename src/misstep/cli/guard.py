@@ -1,0 +1,242 @@
+"""`misstep guard`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import Failure, debug_option
+
+if TYPE_CHECKING:
+    from misstep.guard.journal import Firing, Log
+
+_HOSTS = ("claude-code", "codex", "qwen-code", "gemini-cli")
+_host = click.argument("host", type=click.Choice(_HOSTS))
+_scope = click.option(
+    "--scope", type=click.Choice(["user", "project"]), default="user", help="Whose configuration. Default: user."
+)
+_dry = click.option("--dry-run", is_flag=True, help="Show the change and make none.")
+
+
+@click.group("guard")
+@debug_option
+def command() -> None:
+    """Policies inside a live agent: they see its calls and stops, and intervene.
+
+    `misstep guard install HOST` puts them into an agent's hooks; `misstep guard log` tells what they did.
+    """
+
+
+@command.command()
+@_host
+@_scope
+@_dry
+@click.option("--trust", is_flag=True, help="Codex: also write that you trust these hooks.")
+@debug_option
+def install(host: str, scope: str, dry_run: bool, trust: bool) -> None:
+    """Put the guard into HOST's hooks. Nothing else in its configuration is touched."""
+    from misstep.guard.install import InstallError, carry_out, plan_install
+
+    if trust and host != "codex":
+        raise Failure(f"--trust is Codex's; {host} asks for none")
+    try:
+        plan = plan_install(host, scope, Path.cwd(), trust)
+        _show(plan, dry_run)
+        if not dry_run:
+            carry_out(plan, installing=True)
+    except InstallError as error:
+        raise Failure(str(error)) from error
+    if not dry_run:
+        done = "was installed already" if plan.empty else "is installed"
+        click.echo(f"The guard {done} for {host}: {plan.changes[0].path}")
+        click.echo(f"Mode: {_mode()}. `misstep guard doctor {host}` checks that its hooks run.")
+
+
+@command.command()
+@_host
+@_scope
+@_dry
+@debug_option
+def uninstall(host: str, scope: str, dry_run: bool) -> None:
+    """Take the guard out of HOST's hooks. An otherwise unchanged file becomes what it was, byte for byte."""
+    from misstep.guard.install import InstallError, carry_out, plan_uninstall
+
+    try:
+        plan = plan_uninstall(host, scope, Path.cwd())
+        _show(plan, dry_run)
+        if not dry_run:
+            carry_out(plan, installing=False)
+    except InstallError as error:
+        raise Failure(str(error)) from error
+    if not dry_run:
+        click.echo(f"The guard {'was not installed' if plan.empty else 'is gone'} for {host}.")
+
+
+def _show(plan: Any, dry_run: bool) -> None:
+    if dry_run:
+        click.echo(plan.diff() or "Nothing to change.", nl=bool(not plan.diff()))
+    for note in plan.notes:
+        click.echo(f"Note: {note}", err=True)
+
+
+@command.command()
+@click.argument("mode", type=click.Choice(["enforce", "observe", "off"]))
+@debug_option
+def mode(mode: str) -> None:
+    """Set what the guard does: enforce (intervene), observe (log all, intervene never) or off.
+
+    $MISSTEP_GUARD, where it is set, comes before this.
+    """
+    from misstep.guard._paths import settings_file
+
+    path = Path(settings_file())
+    try:
+        found = json.loads(path.read_text()) if path.is_file() else {}
+    except ValueError:
+        found = {}
+    found["mode"] = mode
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=2) + "\n")
+    path.chmod(0o600)
+    click.echo(f"Mode: {mode}")
+
+
+def _mode() -> str:
+    from misstep.guard.portfolio import mode_of, settings
+
+    return mode_of(settings())
+
+
+@command.command()
+@debug_option
+def status() -> None:
+    """Where the guard is installed, its mode and its policies."""
+    from misstep.guard._paths import guard_home
+    from misstep.guard.install import InstallError, config_file, installed
+    from misstep.guard.portfolio import load, settings
+
+    click.echo(f"Mode: {_mode()}    State: {guard_home()}")
+    for host in _HOSTS:
+        for scope in ("user", "project"):
+            try:
+                how = installed(host, scope, Path.cwd())
+            except InstallError as error:
+                how = f"cannot be read: {error}"
+            if how != "no" or scope == "user":
+                click.echo(f"{host:12} {scope:8} {how:14} {config_file(host, scope, Path.cwd())}")
+    rules = load(settings()).rules
+    click.echo(f"Policies ({len(rules)}):")
+    for rule in rules:
+        click.echo(f"  {rule.policy:36} {rule.mode}")
+
+
+@command.command()
+@click.argument("host", type=click.Choice(_HOSTS), required=False)
+@debug_option
+def doctor(host: str | None) -> None:
+    """Check HOST (default: every host that has the guard): version, configuration, trust, and that a hook runs."""
+    from misstep.guard.doctor import examine
+
+    bad = False
+    for name in [host] if host else _HOSTS:
+        for finding in examine(name, Path.cwd(), asked=host is not None):
+            bad = bad or finding.ok is False
+            mark = {True: "ok", False: "BAD", None: "?"}[finding.ok]
+            click.echo(f"{name:12} {mark:4} {finding.what}")
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+@command.command()
+@click.argument("session", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every event, not only those at which a policy fires.")
+@debug_option
+def log(session: str | None, everything: bool) -> None:
+    """What the guard did: the sessions, or in SESSION (an id or its beginning) what fired, why, and what came next."""
+    from misstep.guard.journal import faults, find, paths, read
+
+    if session is None:
+        found = paths()
+        if not found:
+            click.echo("No session was guarded yet.")
+        for path in found[:50]:
+            click.echo(_line(read(path)))
+        if len(found) > 50:
+            click.echo(f"... and {len(found) - 50} older ones")
+        wrong = faults()
+        if wrong:
+            click.echo(f"{len(wrong)} hook runs gave no answer; the last: {_one(str(wrong[-1].get('error')))}")
+        return
+    found = find(session)
+    if not found:
+        raise Failure(f"no guarded session {session!r} (`misstep guard log` lists them)")
+    for path in found:
+        told = read(path)
+        click.echo(_line(told))
+        for policy, words in told.eligible.items():
+            click.echo(f"  eligible for {policy}: {_one(words)}")
+        if everything:
+            _events(path)
+        for firing in told.firings:
+            _firing(firing)
+        for fault in told.faults:
+            click.echo(f"  put aside for this session: {fault.get('misstep')}: {_one(str(fault.get('error')))}")
+
+
+def _line(told: Log) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(told.started)) if told.started else "-"
+    calls, stops = told.counts.get("before", 0), told.counts.get("stop", 0)
+    did = sum(1 for f in told.firings if f.record.get("action"))
+    name = f"{told.session}/{told.agent}" if told.agent else told.session
+    return f"{when}  {told.host:12} {name}  {calls} calls, {stops} stops, {len(told.firings)} fired, {did} intervened"
+
+
+def _firing(firing: Firing) -> None:
+    record = firing.record
+    names = ", ".join(row["policy"] + ("" if row["fired"] else " (held back)") for row in firing.policies)
+    done = {"deny": "denied", "instruct": "instructed"}.get(record.get("action", ""), "nothing done")
+    held = f": {record['held']}" if record.get("held") and not record.get("action") else ""
+    click.echo(f"  #{record.get('at')} {names}: {done}{held}")
+    click.echo(f"      at    {_event(firing.event)}")
+    if record.get("text"):
+        click.echo(f"      told  {_one(record['text'])}")
+    for line in firing.next:
+        click.echo(f"      then  {_event(line)}")
+
+
+def _events(path: Path) -> None:
+    from misstep.guard.journal import records
+
+    for line in records(path):
+        if line.get("e") not in (None, "decision"):
+            click.echo(f"    {_event(line)}")
+
+
+def _event(line: dict[str, Any]) -> str:
+    kind = line.get("e", "")
+    given = line.get("input")
+    what = given.get("command") or given.get("file_path") or json.dumps(given) if isinstance(given, dict) else ""
+    if kind == "before":
+        return _one(f"{line.get('tool')}: {what}")
+    if kind == "after":
+        result = line.get("result") or {}
+        how = "failed" if result.get("failed") else f"exit {result['exit']}" if result.get("exit") is not None else "done"
+        return _one(f"result of {line.get('tool')}: {what} -> {how}")
+    if kind == "stop":
+        return _one(f"stop: {line.get('message', '')}")
+    if kind == "prompt":
+        return _one(f"{'own text' if line.get('own') else 'prompt'}: {line.get('text', '')}")
+    return _one(json.dumps({k: v for k, v in line.items() if k != "t"}))
+
+
+def _one(text: str) -> str:
+    """One harmless line of at most 160 characters, credentials left out."""
+    from misstep.scan.redact import redacted
+
+    plain = "".join(c if c.isprintable() else " " for c in redacted(text[:4000]))
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= 160 else plain[:157] + "..."

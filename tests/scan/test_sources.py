@@ -1,0 +1,73 @@
+"""Where the known agents keep their sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from misstep.scan.sources import places
+
+KEPT = {
+    "Claude Code": ".claude/projects",
+    "Codex": ".codex/sessions",
+    "Gemini CLI": ".gemini/tmp/0a1b/chats",
+    "Qwen Code": ".qwen/projects/-work/chats",
+    "Copilot CLI": ".copilot/session-state",
+    "OpenCode": ".local/share/opencode/storage",
+    "OpenHands": ".openhands/sessions",
+}
+
+
+def found(home: Path, environ: dict[str, str] | None = None, here: Path | None = None) -> dict[str, list[str]]:
+    result: dict[str, list[str]] = {}
+    for place in places(home, environ or {}, here or home / "nowhere"):
+        result.setdefault(place.agent, []).append(str(place.path))
+    return result
+
+
+@pytest.mark.parametrize("agent", KEPT)
+def test_each_agent(agent: str, tmp_path: Path):
+    (tmp_path / KEPT[agent]).mkdir(parents=True)
+    assert found(tmp_path) == {agent: [str(tmp_path / KEPT[agent])]}
+
+
+def test_an_empty_home(tmp_path: Path):
+    assert found(tmp_path) == {} and found(tmp_path / "missing") == {}
+
+
+def test_the_working_folder(tmp_path: Path):
+    for name in ("jobs", "trajectories", "runs"):
+        (tmp_path / name).mkdir()
+    here = {"Harbor": ["jobs"], "SWE-agent": ["trajectories"], "Terminal-Bench": ["runs"]}
+    assert found(tmp_path / "home", here=tmp_path) == {a: [str(tmp_path / p) for p in ps] for a, ps in here.items()}
+
+
+@pytest.mark.parametrize(
+    ("variable", "below", "agent"),
+    [
+        ("CLAUDE_CONFIG_DIR", "projects", "Claude Code"),
+        ("CODEX_HOME", "sessions", "Codex"),
+        ("GEMINI_CLI_HOME", ".gemini/tmp/x/chats", "Gemini CLI"),
+        ("COPILOT_HOME", "session-state", "Copilot CLI"),
+        ("XDG_DATA_HOME", "opencode/storage", "OpenCode"),
+    ],
+)
+def test_variables_lead(variable: str, below: str, agent: str, tmp_path: Path):
+    other = tmp_path / "other"
+    (other / below).mkdir(parents=True)
+    assert found(tmp_path / "home", {variable: str(other)}) == {agent: [str(other / below)]}
+
+
+def test_several_claude_folders(tmp_path: Path):
+    for name in ("a", "b"):
+        (tmp_path / name / "projects").mkdir(parents=True)
+    both = f"{tmp_path}/a,{tmp_path}/b"
+    assert len(found(tmp_path, {"CLAUDE_CONFIG_DIR": both})["Claude Code"]) == 2
+
+
+def test_one_folder_by_two_names_is_one(tmp_path: Path):
+    (tmp_path / ".claude/projects").mkdir(parents=True)
+    (tmp_path / ".config/claude").mkdir(parents=True)
+    (tmp_path / ".config/claude/projects").symlink_to(tmp_path / ".claude/projects")
+    assert len(found(tmp_path)["Claude Code"]) == 1
