@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-import re
+import zlib
 from dataclasses import dataclass, field
 
 from misstep.shell import Command, Script
 from misstep.trajectory import After, Before, Call, Result
+
+from ._regex import Regex
 
 FILTERS = frozenset(
     [
@@ -129,11 +131,11 @@ _READ_ONLY = FILTERS | frozenset(
         "exit",
     ]
 )
-_QUIET_TOOLS = re.compile(
+_QUIET_TOOLS = Regex(
     r"(?i)todo|think|plan|skill|websearch|web_search|webfetch|web_fetch|taskoutput|bashoutput|tasklist|taskget|taskupdate|taskcreate|askuser|lsp|toolsearch"
 )
 _CHANGING = frozenset(["write", "move", "copy", "delete", "format", "install", "download", "vcs"])
-_TIMED_OUT = re.compile(
+_TIMED_OUT = Regex(
     r"\b[Cc]ommand timed out\b|timed out (?:after [\d.]+ ?(?:m\b|s\b|ms\b|sec|min)|and has been killed)"
     r"|\bcommand (?:exceeded|reached) (?:the|its) (?:time ?out|time limit)|terminated after (?:the )?time ?out"
 )
@@ -260,3 +262,9 @@ def same_path(one: str, other: str) -> bool:
 def _plain(path: str) -> str:
     path = posixpath.normpath(path.strip().rstrip("/") or "/")
     return path[2:] if path.startswith("./") else path
+
+
+def digest(text: str) -> str:
+    """What stands for a text in a state: its length and two checksums."""
+    data = text.encode("utf-8", "replace")
+    return f"{len(data):x}-{zlib.crc32(data):08x}{zlib.adler32(data):08x}"

@@ -26,22 +26,22 @@ editor in the foreground may be what was meant.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call
 
+from ._regex import Regex
 from ._world import Opened, began, limited, opened, short, timed_out
 from .base import Misstep, Verdict
 
 _KINDS = frozenset(["serve", "interactive", "endless"])
-_NO_TERMINAL = re.compile(
+_NO_TERMINAL = Regex(
     r"(?i)cannot run editor|unable to start editor|output is not to a terminal|input is not (?:from )?a terminal|not a terminal\b|"
     r"the input device is not a tty|stdin is not a (?:tty|terminal)|TERM environment variable not set|Error opening terminal|"
     r"terminal is (?:dumb|not functional)|must be (?:run|connected to) (?:in|from)? ?a (?:tty|terminal)"
 )
-_PROMPT = re.compile(
+_PROMPT = Regex(
     r"(?:^|\n)(?:[^\n]{0,80}(?:\[[Yy]/[Nn]\]|\([Yy](?:es)?/[Nn]o?\)|\(yes/no(?:/\[fingerprint\])?\))[:?]?|[^\n]{0,40}[Pp]ass(?:word|phrase)[^\n]{0,40}:|"
     r"(?:>>>|\.\.\.|>|\w{2,12}>|\w{2,12}[=-][#>]|\(\w{2,12}\)|In \[\d+\]:)|[^\n]{0,60}(?:[Ee]nter|[Cc]hoose|[Ss]elect|[Pp]ress)\b[^\n]{0,60}[:?>]|"
     r"[^\n]{0,60}[Ww]hat is [^\n]{0,40}\?)[ \t]*\Z"

@@ -31,10 +31,11 @@ from dataclasses import dataclass
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Prompt
 
+from ._regex import Regex
 from ._world import Opened, began, opened, short
 from .base import Misstep, Verdict
 
-_COMMON = re.compile(
+_COMMON = Regex(
     r"^(?:python[\d.]*|node|nodejs|java|ruby|perl|php|bash|sh|zsh|dash|ssh|sshd|tmux|screen|docker|containerd|systemd|init|go|npm|npx|yarn|"
     r"pnpm|bun|deno|uv|pip3?|apt|apt-get|dpkg|git|make|code|chrome|firefox|electron|claude|codex|gemini|\.\*?|)$"
 )

@@ -30,16 +30,17 @@ from dataclasses import dataclass, field
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call, Prompt
 
+from ._regex import Regex
 from ._world import Opened, began, opened, same_path, short
 from .base import Misstep, Verdict
 
-_LOOKS = re.compile(
+_LOOKS = Regex(
     r"\bgit\b(?:\s+-\S+(?:\s+\S+)?)*?\s+(?:status|diff|stash\s+(?:show|list)|ls-files\b.*(?:-m|--modified)|merge|rebase|cherry-pick|pull)\b"
 )
-_ASKED = re.compile(
+_ASKED = Regex(
     r"(?i)\b(?:discard|throw away|revert|reset|undo|restore|drop|wipe|start over|get rid|roll ?back|clean up|back to|take (?:theirs|ours|main))\b"
 )
-_OWN_GROUND = re.compile(
+_OWN_GROUND = Regex(
     r"(?:^|[\s;&|'\"=])/(?:private/)?(?:tmp|var/folders)/|\bgit (?:init|clone)\b|\bmktemp\b|\bcd /tmp\b"
 )
 

@@ -27,10 +27,11 @@ from collections.abc import Iterable
 
 from misstep.trajectory import After, Before, Call
 
+from ._regex import Regex
 from ._world import Opened, began, opened, short
 from .base import Misstep, Verdict
 
-_NOT_THERE = re.compile(
+_NOT_THERE = Regex(
     r"String to replace not found|Found \d+ matches of the string to replace|No replacement was performed|"
     r"Failed to find (?:expected lines|context)|could not find the string to replace|old_?[sS]tring (?:was )?not found|oldString not found|"
     r"Found multiple matches for old_?[sS]tring|Could not find old_?[sS]tring|Failed to edit, (?:could not find|0 occurrences)|"
@@ -39,7 +40,7 @@ _NOT_THERE = re.compile(
     r"No occurrences of .{0,80} found|SEARCH block .{0,40}(?:not found|failed to match|does not match)",
     re.S,
 )
-_PATCH_FAILED = re.compile(
+_PATCH_FAILED = Regex(
     r"^(?:Hunk #\d+ FAILED at|\d+ out of \d+ hunks? FAILED|error: patch failed: |error: .*: patch does not apply)", re.M
 )
 

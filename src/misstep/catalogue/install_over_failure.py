@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Prompt
 
+from ._regex import Regex
 from ._world import Opened, began, bound, opened, short, timed_out
 from .base import Misstep, Verdict
 
@@ -66,11 +67,11 @@ _FORCE = frozenset(
         "-Sdd",
     ]
 )
-_LOCK = re.compile(
+_LOCK = Regex(
     r"/(?:dpkg/lock|apt/lists/lock|apt/archives/lock|run/yum\.pid|rpm/\.rpm\.lock|pacman/db\.lck)|/dpkg/lock|/lock-frontend"
 )
-_MANAGERS = re.compile(r"^(?:apt|apt-get|aptitude|dpkg|yum|dnf|rpm|pip3?|conda|npm|brew|pacman)$")
-_ASKS = re.compile(
+_MANAGERS = Regex(r"^(?:apt|apt-get|aptitude|dpkg|yum|dnf|rpm|pip3?|conda|npm|brew|pacman)$")
+_ASKS = Regex(
     r"(?i)\b(?:pip3?|uv pip|conda|mamba|npm|yarn|pnpm|apt|apt-get|apt-cache|dpkg|dnf|yum|brew|cargo|gem)\s+(?:-\S+\s+)*(?:show|list|index|policy|search|check|"
     r"config|freeze|why|view|info|outdated|ls|explain|debug|doctor|help|-l\b|-s\b|--version|download)|--help\b|\b(?:lsof|fuser|pgrep)\b|\bps (?:aux|-)|"
     r"\b(?:df|free|nproc)\b|\bcat\b[^|;&]*\.log|EXTERNALLY-MANAGED"

@@ -23,26 +23,26 @@ values that do not exist; refusals that a redirection hid.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from misstep.trajectory import After, Before, Call
 
+from ._regex import Regex
 from ._world import Opened, began, opened, short
 from .base import Misstep, Verdict
 
-_HINT = re.compile(
+_HINT = Regex(
     r"(?i)unknown|unrecogni[sz]ed|invalid|illegal|no such option|unexpected argument|unexpected option|bad option"
 )
 _MESSAGES = (
-    re.compile(
+    Regex(
         r"(?i)\b(?:unknown|unrecogni[sz]ed|invalid|illegal|unexpected|unsupported|bad) (?:command[- ]line )?"
         r"(?:options?|flags?|arguments?|switch|shorthand flag|long option|parameter)\b(?: --)?(?: found)?"
         r"[:,]?\s*(?:provided: *)?[`'\"\u2018\u201c]?(?P<option>--?[\w][\w.-]*|[A-Za-z]\b|[a-z][\w-]{2,})(?:=\S*)?[`'\"\u2019\u201d]?"
         r"(?: in (?P<shorthand>-\w+))?"
     ),
-    re.compile(r"(?i)\bno such option:? [`'\"\u2018]?(?P<option>--?[\w][\w-]*)"),
-    re.compile(
+    Regex(r"(?i)\bno such option:? [`'\"\u2018]?(?P<option>--?[\w][\w-]*)"),
+    Regex(
         r"(?i)\b(?:option|flag|argument) [`'\"\u2018\u201c]?(?P<option>--?[\w][\w-]*)[`'\"\u2019\u201d]? (?:is )?(?:not recognized|unknown|not defined|does not exist|is not a (?:valid|known))"
     ),
 )

@@ -30,16 +30,17 @@ from dataclasses import dataclass, field
 
 from misstep.trajectory import After, Before, Prompt, Say, Stop
 
+from ._regex import Regex
 from ._world import Opened, began, bound, opened, same_path
 from .base import Misstep, Verdict
 
 _SUFFIX = r"\.(?:py|sh|js|mjs|ts|go|rb|pl|c|cc|cpp|rs|txt|log|out)$"
-_SCRATCH = re.compile(
-    rf"(?i)^(?:(?:debug|tmp|scratch|throwaway)(?:[_-][\w-]*)?|temp[_-]?(?:\d*|test\w*|script\w*|file\w*)|"
+_SCRATCH = Regex(
+    rf"(?i)^(?:(?:tmp|scratch|throwaway)(?:[_-][\w-]*)?|debug[_-][\w-]*|temp[_-]?(?:\d*|test\w*|script\w*|file\w*)|"
     rf"test[_-](?:fix|debug|manual|quick|script|output|it|tmp|temp|\w*_(?:debug|fix|tmp))|[\w-]*[_-](?:debug|tmp|scratch)){_SUFFIX}"
 )
-_VERSION = re.compile(rf"(?i)^(?P<stem>[\w-]+?)[_-]?(?:v|attempt|try)(?P<number>\d+){_SUFFIX}")
-_ELSEWHERE = re.compile(
+_VERSION = Regex(rf"(?i)^(?P<stem>[\w-]+?)[_-]?(?:v|attempt|try)(?P<number>\d+){_SUFFIX}")
+_ELSEWHERE = Regex(
     r"(?:^|/)(?:tmp|temp|var/folders|scratchpad|\.cache|tests?|__tests__|spec|migrations|testdata|examples?)(?:/|$)"
 )
 

@@ -32,17 +32,19 @@ from dataclasses import dataclass, field
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Prompt
 
+from ._regex import Regex
 from ._world import Opened, began, changes, opened, same_path, short
 from .base import Misstep, Verdict
 
-_DATA = re.compile(
+_DATA = Regex(
     r"(?i)\.(?:csv|tsv|jsonl|ndjson|parquet|feather|arrow|xlsx?|ods|db|sqlite3?|wal|pkl|pickle|npy|npz|h5|hdf5|mat|dat|data|bin|img|iso|qcow2|raw|"
     r"pcapng?|log|gz|bz2|xz|zst|zip|tar|tgz|7z|rar|png|jpe?g|gif|bmp|tiff?|ppm|pgm|wav|mp3|flac|ogg|mp4|mkv|avi|mov|webm|pdf|epub|hex|dump|sql|bak|"
     r"fasta|fastq|vcf|bam|geojson|shp|gpx|warc|pem|key|crt)$"
 )
-_ASKED = re.compile(
-    r"(?i)\b(?:in[- ]place|overwrit\w*|update|modify|edit|change|fix|clean|append|add|insert|remove|delete|replace|rename|sort|truncate|rotate|sanitiz\w*|redact|"
-    r"convert|compress|encrypt|decrypt|repair|recover|save|write|output|store|create|generate|produce|export|put)\b"
+_ASKED = Regex(
+    r"(?i)\b(?:in[- ]place|(?:overwrit|updat|modif|edit|chang|fix|clean|append|add|insert|remov|delet|replac|renam|sort|truncat|rotat|sanitiz|"
+    r"redact|convert|compress|encrypt|decrypt|repair|recover|sav|writ|output|stor|creat|generat|produc|export|put|call|nam|mak|made|build|train)\w*|"
+    r"into|should be|must be|has to be)\b"
 )
 
 

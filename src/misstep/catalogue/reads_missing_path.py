@@ -12,7 +12,7 @@ shows that the agent's picture of the project is wrong.
 ## How it is told
 
 The read tool, or a call that only reads files, says that the file does not exist. A path that a prompt names, or
-that stands in what the agent saw in the last listings and searches, is not its guess (unknown). Every read of a file is an opportunity.
+that stands in the last listings, searches and documents that the agent saw, is not its guess (unknown). Every read of a file is an opportunity.
 
 ## Known misses
 
@@ -28,21 +28,23 @@ from dataclasses import dataclass, field
 
 from misstep.trajectory import After, Before, Call, Prompt
 
+from ._regex import Regex
 from ._world import Opened, began, opened, short
 from .base import Misstep, Verdict
 
-_MISSING = re.compile(
+_MISSING = Regex(
     r"(?i)\bfile (?:does not|doesn['\u2019]t) exist\b|\bno such file or directory\b|\bfile not found\b|\bENOENT\b|\bpath does not exist\b"
 )
-_NAMES = re.compile(r"[\w@+-][\w.@+-]*\.\w{1,8}\b|[\w@+-]+(?=/)|\bMakefile\b|\bDockerfile\b|\bLICENSE\b|\bREADME\b")
+_MADE_ELSEWHERE = Regex(r"/(?:private/)?(?:tmp|var/folders|var/tmp)/")
+_NAMES = Regex(r"[\w@+-][\w.@+-]*\.\w{1,8}\b|[\w@+-]+(?=/)|\bMakefile\b|\bDockerfile\b|\bLICENSE\b|\bREADME\b")
 
 
 @dataclass
 class Named(Opened):
     named: list[str] = field(default_factory=list)
-    """File names in prompts, newest last, at most 120."""
+    """File names in prompts, newest last, at most 100."""
     listed: list[str] = field(default_factory=list)
-    """File names in the last listings and searches, newest last, at most 300."""
+    """File names in the last listings, searches and documents, newest last, at most 150."""
 
 
 class ReadsMissingPath(Misstep):
@@ -51,7 +53,7 @@ class ReadsMissingPath(Misstep):
     State = Named
 
     def on_prompt(self, state: Named, event: Prompt) -> None:
-        state.named = [*state.named, *dict.fromkeys(_NAMES.findall(event.text[:20_000]))][-120:]
+        state.named = _names(state.named, event.text[:20_000], 100)
 
     def on_before(self, state: Named, event: Before) -> None:
         opened(state, event)
@@ -63,18 +65,25 @@ class ReadsMissingPath(Misstep):
         paths = _read_only(call)
         if not paths:
             if not result.fault and (call.kind == "search" or (call.script and not call.script.damage)):
-                state.listed = [*state.listed, *dict.fromkeys(n[:60] for n in _NAMES.findall(result.output[:6000]))][
-                    -150:
-                ]
+                state.listed = _names(state.listed, result.output[:6000], 150)
             return None
         missing = _MISSING.search(result.output[:600]) if result.failed is not False else None
         if not missing:
+            if any(p.endswith((".md", ".txt", ".rst")) for p in paths):
+                state.listed = _names(state.listed, result.output[:30_000], 150)
             return None if result.fault else [Verdict(False, at)]
         lost = next((p for p in paths if posixpath.basename(p) in result.output), paths[0])
-        name = posixpath.basename(lost.rstrip("/"))
+        name = posixpath.basename(lost.rstrip("/")).lstrip(".")[:40]
+        if _MADE_ELSEWHERE.match(lost):
+            return [Verdict(None, at, f"{short(lost, 100)} is not there: it may have been looked for as a result")]
         if name in state.named or name in state.listed or "REDACTED" in lost:
             return [Verdict(None, at, f"{short(lost, 100)} is not there, but its name was given")]
         return [Verdict(True, at, f"{short(lost, 100)} is not there")]
+
+
+def _names(kept: list[str], text: str, most: int) -> list[str]:
+    """The file names in a text, after those already kept, at most `most` of 40 characters."""
+    return [*kept, *dict.fromkeys(n[:40] for n in _NAMES.findall(text))][-most:]
 
 
 def _read_only(call: Call) -> list[str]:

@@ -23,14 +23,13 @@ Reads of an overlapping range; a file read once by a tool and once by `cat`; rea
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from misstep.trajectory import After, Before, Call, Compact, Interrupt, Prompt
 
-from ._world import Opened, began, bound, opened, same_path
+from ._world import Opened, began, bound, digest, opened, same_path
 from .base import Misstep, Verdict
 
 LEAST = 400
@@ -75,7 +74,7 @@ class RereadsUnchangedFile(Misstep):
         key = _reading(call)
         if key is None or at is None or result.fault or result.failed or result.shared:
             return None
-        content = hashlib.sha1(result.output.encode("utf-8", "replace")).hexdigest()[:12]
+        content = digest(result.output)
         before = state.seen.pop(key, None)
         state.seen[key] = [at, state.calls, content]
         bound(state.seen, 80)
@@ -101,4 +100,4 @@ def _reading(call: Call) -> str | None:
         text = call.command or ""
     else:
         return None
-    return hashlib.sha1(f"{call.cwd}\0{text}".encode("utf-8", "replace")).hexdigest()[:12]
+    return digest(f"{call.cwd}\0{text}")

@@ -23,19 +23,18 @@ filtered form is not behind a pipe.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from misstep.shell import Script
 from misstep.trajectory import After, Before, Call, Compact, Prompt
 
-from ._world import FILTERS, Opened, began, bound, changes, core, heart, opened, short, timed_out
+from ._regex import Regex
+from ._world import FILTERS, Opened, began, bound, changes, core, digest, heart, opened, short, timed_out
 from .base import Misstep, Verdict
 
 _CHECKS = frozenset(["test", "lint", "compile"])
-_ASKS = re.compile(r"(?:^| )(?:--?version|version|--?help|-h|linters|--list)(?: |$)")
+_ASKS = Regex(r"(?:^| )(?:--?version|version|--?help|-h|linters|--list)(?: |$)")
 """Words that make it no run."""
 
 
@@ -70,7 +69,7 @@ class RerunsToSeeMore(Misstep):
         if at is None or event.result.fault or event.result.running or call.background or timed_out(call, event.result):
             return None
         filters = _filters(script)
-        key, shown = _digest(_where(script) + core(script)), _digest(filters) if filters else ""
+        key, shown = digest(_where(script) + core(script)), digest(filters) if filters else ""
         before = state.ran.get(key)
         if changes(call) is True:
             state.ran.clear()
@@ -101,7 +100,3 @@ def _where(script: Script) -> str:
 
 def _filters(script: Script) -> str:
     return "\n".join(" ".join(c.argv) for c in script.commands if c.piped_in and c.name in FILTERS)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha1(text.encode("utf-8", "replace")).hexdigest()[:12]

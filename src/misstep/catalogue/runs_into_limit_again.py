@@ -23,13 +23,12 @@ Harnesses that do not say that the limit ended the call; the same work under ano
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from misstep.trajectory import After, Before, Call, Prompt
 
-from ._world import Opened, began, bound, changes, core, heart, opened, program, short, timed_out
+from ._world import Opened, began, bound, changes, core, digest, heart, opened, program, short, timed_out
 from .base import Misstep, Verdict
 
 
@@ -102,7 +101,7 @@ class RunsIntoLimitAgain(Misstep):
 
 def _key(call: Call) -> str:
     text = core(call.script) if call.script else ""
-    return hashlib.sha1(text.encode("utf-8", "replace")).hexdigest()[:12] if text else ""
+    return digest(text) if text else ""
 
 
 def _program(call: Call) -> str:
