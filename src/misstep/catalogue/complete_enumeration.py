@@ -51,7 +51,8 @@ _ALL = (
 )
 _LIST = (
     r"\b(?:one|each)(?: \w+)?(?: per| on (?:a|its|their) (?:own )?(?:separate )?| to a| on each) ?(?:own )?(?:separate )?line\b|\bon (?:a )?separate lines?\b"
-    r"|\b(?:print|list|write|output|report|give|include|enumerate|return|name|put)\b.{0,20}\b(?:them all|all of them|all (?:the )?\w+|every|each)\b|\bline by line\b|\bcomplete list\b"
+    r"|\b(?:print|list|write|output|report|give|include|enumerate|return|name|put)\b.{0,20}\b(?:them all|all of them|every one|each (?:one )?of them)\b"
+    r"|\b(?:print|list|write|output|enumerate)\b.{0,20}\b(?:all (?:the )?\w+|every|each)\b|\bline by line\b|\bcomplete list\b"
 )
 _LOOP = (
     r"\bfor\b[^\n]*\b(?:in|;;|;)|\bwhile\b|\bitertools\b|permutations\(|product\(|combinations\(|legal_moves|\.filter\("

@@ -61,7 +61,7 @@ _PROTECTED = (
     r"\bonly (?:edits?|changes?|modifications?|differences?) (?:that )?(?:you (?:may|can|are allowed to)|allowed|permitted)"
     r"|\b(?:the )?only (?:edits?|changes?|modifications?)\b.{0,30}\b(?:is|are)\b"
     r"|\b(?:do not|don['’]t|must not|never|may not) (?:make any |make )?(?:\w+ )?(?:change|changes|modify|alter|touch|edit|edits|reformat|rewrite)\b"
-    r".{0,60}\b(?:else|other|anything|any|rest|remaining|outside|that do not|unrelated|unnecessary|surrounding)\b"
+    r".{0,60}\b(?:else|other|anything|any|rest|remaining|outside|that (?:do not|don['’]t|hold no|contain no|have no|are not)|unrelated|unnecessary|surrounding)\b"
     r"|\b(?:do not|don['’]t|must not|without) (?:mak(?:e|ing) )?(?:any )?(?:(?:other|unnecessary|further|additional|unrelated) )+(?:changes?|edits?|modifications?)\b"
     r"|\bno (?:other|further|additional) (?:changes?|edits?|modifications?)\b"
     r"|\b(?:leave|keep|everything else|all other|the rest|rest of)\b.{0,60}\b(?:unchanged|untouched|intact|as (?:it|they) (?:is|are|was|were)|identical|exactly)\b"

@@ -111,10 +111,17 @@ def _task(prompt: str) -> str | None:
             found = said(sentence, re.escape(match.group().strip(" ,:-*•")))
             if found:
                 return found
+        found = said(
+            sentence,
+            rf"\bserv(?:e|ing) (?:it|them|this|these|the [\w-]+)(?: \w+)? (?:on|at|from|under|over) .{{0,30}}?{_ADDRESS}",
+        )
+        if found:
+            return found
         if has_noun:
             found = said(
                 sentence,
-                rf"\b(?:leave|keep)s? (?:it|them|both|everything|(?:the |your |a )?{_NOUN})(?: \w+)? (?:running|up|listening|online)\b"
+                rf"\b(?:it|this|they|both) {_MODAL} (?!not\b).{{0,40}}?\b{_STATE}"
+                rf"|\b(?:leave|keep)s? (?:it|them|both|everything|(?:the |your |a )?{_NOUN})(?: \w+)? (?:running|up|listening|online|in the background)\b"
                 r"|\b(?:leave|leaving|left|keep|stay|stays|stay up and) running (?:after|when|until|once|so)\b",
             )
             if found:
