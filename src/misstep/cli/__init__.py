@@ -15,6 +15,7 @@ _COMMANDS = {
     "scan": "Count the missteps in the sessions you have.",
     "show": "Show a session, or a step of it, in the terminal.",
     "catalogue": "List the missteps, or explain one.",
+    "guard": "Policies inside a live agent's hooks.",
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 

@@ -224,7 +224,9 @@ def _event(line: dict[str, Any]) -> str:
         return _one(f"{line.get('tool')}: {what}")
     if kind == "after":
         result = line.get("result") or {}
-        how = "failed" if result.get("failed") else f"exit {result['exit']}" if result.get("exit") is not None else "done"
+        how = (
+            "failed" if result.get("failed") else f"exit {result['exit']}" if result.get("exit") is not None else "done"
+        )
         return _one(f"result of {line.get('tool')}: {what} -> {how}")
     if kind == "stop":
         return _one(f"stop: {line.get('message', '')}")
@@ -235,8 +237,8 @@ def _event(line: dict[str, Any]) -> str:
 
 def _one(text: str) -> str:
     """One harmless line of at most 160 characters, credentials left out."""
-    from misstep.scan.redact import redacted
+    from misstep.scan.redact import redact
 
-    plain = "".join(c if c.isprintable() else " " for c in redacted(text[:4000]))
+    plain = "".join(c if c.isprintable() else " " for c in redact(text[:4000]))
     plain = " ".join(plain.split())
     return plain if len(plain) <= 160 else plain[:157] + "..."

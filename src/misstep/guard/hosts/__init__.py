@@ -5,6 +5,7 @@ A host module has, for the hook process,
 * `NAME`, and `read(payload) -> Reading | None`: what a hook's payload tells, as records of the engine;
 * `answer(decision, payload) -> str`: what the hook prints for a decision ('' for nothing);
 * `LATE_TEXT: bool`: a text at a call can only be given with the call's result: `late(text, payload) -> str`;
+* `EVENTS`, `CONFIG`, `TIMEOUT_UNIT` (of a second), `NAMED` (a handler has a name): what an installation writes, and where;
 * `exits(reading, ids) -> dict[str, int]`, optional: exit statuses of earlier calls, from the host's transcript.
 """
 

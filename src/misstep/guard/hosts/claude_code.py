@@ -25,6 +25,9 @@ EVENTS = (
     "SubagentStop",
 )
 """The events that the guard registers for."""
+CONFIG = ("CLAUDE_CONFIG_DIR", "~/.claude", "settings.json")
+"""The variable that names the folder, the folder, and the file that holds the hooks."""
+TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
 
 _MEANT = ("No matches found", "Files differ", "Condition is false", "Some directories were inaccessible")

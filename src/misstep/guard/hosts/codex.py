@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 NAME = "codex"
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop")
+CONFIG = ("CODEX_HOME", "~/.codex", "hooks.json")
+"""The variable that names the folder, the folder, and the file that holds the hooks."""
+TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
 TAIL = 1 << 20
 """Bytes at the end of a transcript in which an exit status is looked for."""
@@ -118,6 +121,20 @@ def _tail(path: str) -> list[bytes]:
         os.close(fd)
     lines = data.split(b"\n")
     return lines[1:] if start else lines
+
+
+def plan_trust(*given: Any) -> None:
+    """See `codex_trust`."""
+    from ..codex_trust import plan_trust
+
+    plan_trust(*given)
+
+
+def plan_distrust(*given: Any) -> None:
+    """See `codex_trust`."""
+    from ..codex_trust import plan_distrust
+
+    plan_distrust(*given)
 
 
 def answer(decision: Decision, payload: dict[str, Any]) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 NAME = "gemini-cli"
 EVENTS = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent")
+CONFIG = ("", "~/.gemini", "settings.json")
+"""The variable that names the folder, the folder, and the file that holds the hooks."""
+TIMEOUT_UNIT, NAMED = 1000, True
 LATE_TEXT = True
 
 

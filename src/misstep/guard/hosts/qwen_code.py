@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NAME = "qwen-code"
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop", "SubagentStop")
+CONFIG = ("", "~/.qwen", "settings.json")
+"""The variable that names the folder, the folder, and the file that holds the hooks."""
+TIMEOUT_UNIT, NAMED = 1, True
 LATE_TEXT = True
 
 

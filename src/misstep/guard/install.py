@@ -1,0 +1,265 @@
+"""Putting the guard into a host's configuration, and taking it out again.
+
+What is there stays: our entries are added to the text of the file. The file as it was is kept beside the guard's state, so
+that `uninstall` gives it back byte for byte when nothing else has changed it since; otherwise only our entries go.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import jsonc
+from ._paths import digest, guard_home
+from .hosts import host
+
+SECONDS = 30
+"""After which a host may end a hook of ours; it never comes to that."""
+HOOK = Path(__file__).resolve().with_name("hook.py")
+
+
+class InstallError(Exception):
+    """A configuration that cannot be edited, with the file's name."""
+
+
+@dataclass
+class Change:
+    """One file, as it is and as it is to be; None: no file."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    def diff(self) -> str:
+        """The change as a unified diff, '' where there is none."""
+        if self.before == self.after:
+            return ""
+        old = (self.before or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        new = (self.after or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        names = (
+            str(self.path) if self.before is not None else "/dev/null",
+            str(self.path) if self.after is not None else "/dev/null",
+        )
+        lines = difflib.unified_diff(old, new, *names)
+        return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
+
+
+@dataclass
+class Plan:
+    """What an installation changes, and what the user has to know."""
+
+    changes: list[Change] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return all(c.before == c.after for c in self.changes)
+
+    def diff(self) -> str:
+        return "".join(c.diff() for c in self.changes)
+
+
+def command(name: str) -> str:
+    """The command line that a host runs. It is the same in every mode and arm. A missing file must not stop the agent."""
+    python = getattr(sys, "_base_executable", None) or sys.executable
+    return f"{shlex.quote(os.path.realpath(python))} -I -S {shlex.quote(str(HOOK))} {name} || :"
+
+
+def is_ours(group: Any) -> bool:
+    """Whether a group of hooks is one that the guard installed (from here or from another place)."""
+    handlers = group.get("hooks") if isinstance(group, dict) else None
+    return (
+        isinstance(handlers, list)
+        and bool(handlers)
+        and all(isinstance(h, dict) and "misstep/guard/hook.py" in str(h.get("command")) for h in handlers)
+    )
+
+
+def config_file(name: str, scope: str, project: Path) -> Path:
+    """The file that holds a host's hooks."""
+    adapter = host(name)
+    variable, default, file = adapter.CONFIG
+    if scope == "project":
+        return project / Path(default).name / file
+    given = os.environ.get(variable) if variable else None
+    return (Path(given) if given else Path(default).expanduser()) / file
+
+
+def group(name: str) -> dict[str, Any]:
+    """Our entry for one event."""
+    adapter = host(name)
+    handler = {"type": "command", "command": command(name), "timeout": SECONDS * adapter.TIMEOUT_UNIT}
+    if adapter.NAMED:
+        handler["name"] = "misstep-guard"
+    return {"hooks": [handler]}
+
+
+def plan_install(name: str, scope: str = "user", project: Path | None = None, trust: bool = False) -> Plan:
+    """The changes that make a host run the guard. Raises InstallError."""
+    adapter = host(name)
+    where = project or Path.cwd()
+    path = config_file(name, scope, where)
+    before = _bytes(path)
+    text = _text(path, before)
+    ours = group(name)
+    try:
+        found = jsonc.parse(text).plain()
+        if not isinstance(found, dict):
+            raise jsonc.JsoncError("the file is no object")
+        hooks = found.get("hooks", {})
+        if not isinstance(hooks, dict):
+            raise jsonc.JsoncError("hooks is no object")
+        stale = [
+            e
+            for e, groups in hooks.items()
+            if isinstance(groups, list) and any(is_ours(g) and (g != ours or e not in adapter.EVENTS) for g in groups)
+        ]
+        for event in stale:
+            text = jsonc.without(text, ["hooks", event], is_ours)
+        found = jsonc.parse(text).plain()
+        for event in adapter.EVENTS:
+            groups = found.get("hooks", {}).get(event, [])
+            if ours not in groups:
+                text = jsonc.added(text, ["hooks", event], ours)
+    except jsonc.JsoncError as error:
+        raise InstallError(f"{path}: {error}") from None
+    plan = Plan([Change(path, before, text.encode())])
+    if hasattr(adapter, "plan_trust"):
+        adapter.plan_trust(plan, path, text, trust, scope, where)
+    return plan
+
+
+def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) -> Plan:
+    """The changes that take the guard out of a host. Raises InstallError."""
+    adapter = host(name)
+    path = config_file(name, scope, project or Path.cwd())
+    plan = Plan()
+    before = _bytes(path)
+    if before is not None:
+        after, exact = _original(path, before)
+        if not exact:
+            try:
+                text = _text(path, before)
+                hooks = jsonc.parse(text).plain().get("hooks", {})
+                for event in hooks if isinstance(hooks, dict) else {}:
+                    text = jsonc.without(text, ["hooks", event], is_ours)
+                after = text.encode()
+            except (jsonc.JsoncError, AttributeError) as error:
+                raise InstallError(f"{path}: {error}") from None
+        plan.changes.append(Change(path, before, after))
+    if hasattr(adapter, "plan_distrust"):
+        adapter.plan_distrust(plan, path)
+    return plan
+
+
+def carry_out(plan: Plan, installing: bool) -> None:
+    """Make the changes, each file replaced at once, its mode kept. Raises InstallError."""
+    for change in plan.changes:
+        if change.before == change.after:
+            continue
+        if _bytes(change.path) != change.before:
+            raise InstallError(f"{change.path} changed meanwhile: run the command again")
+        try:
+            if installing:
+                _remember(change)
+            _replace(change.path, change.after)
+        except OSError as error:
+            raise InstallError(f"{change.path}: {error.strerror or error}") from None
+        if not installing:
+            _record(change.path).unlink(missing_ok=True)
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InstallError(f"{path}: {error.strerror or error}") from None
+
+
+def _text(path: Path, data: bytes | None) -> str:
+    try:
+        text = (data or b"").decode()
+    except UnicodeDecodeError:
+        raise InstallError(f"{path}: not UTF-8") from None
+    return text if text.strip() else "{}\n"
+
+
+def _record(path: Path) -> Path:
+    return Path(guard_home()) / "installs" / f"{digest(str(path).encode())}.json"
+
+
+def _remember(change: Change) -> None:
+    """Keep the file as it was, and the hash of what we make of it. A second installation keeps the first one's original."""
+    record = _record(change.path)
+    original = change.before
+    known, exact = _original(change.path, change.before or b"")
+    if exact:
+        original = known
+    record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = {
+        "path": str(change.path),
+        "before": None if original is None else original.decode("latin-1"),
+        "after": hashlib.sha256(change.after or b"").hexdigest(),
+    }
+    _replace(record, json.dumps(kept).encode(), 0o600)
+
+
+def _original(path: Path, now: bytes) -> tuple[bytes | None, bool]:
+    """The file as it was before the guard, and whether it is as the guard left it."""
+    try:
+        kept = json.loads(_record(path).read_text())
+        if kept["after"] != hashlib.sha256(now).hexdigest():
+            return None, False
+        before = kept["before"]
+        return (None if before is None else before.encode("latin-1")), True
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, False
+
+
+def _replace(path: Path, data: bytes | None, mode: int | None = None) -> None:
+    # A settings file is often a link into a repository of dotfiles: the file it points to is the one to replace.
+    path = Path(os.path.realpath(path))
+    if data is None:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if mode is None:
+        try:
+            mode = path.stat().st_mode & 0o777
+        except OSError:
+            mode = 0o600
+    made = path.with_name(f"{path.name}.{os.getpid()}.new")
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            out.write(data)
+            os.fchmod(out.fileno(), mode)
+        made.replace(path)
+    except OSError:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def installed(name: str, scope: str = "user", project: Path | None = None) -> str:
+    """'yes', 'no', 'partly' (events are missing) or 'other version' (another interpreter or place). Raises InstallError."""
+    adapter = host(name)
+    path = config_file(name, scope, project or Path.cwd())
+    try:
+        hooks = jsonc.parse(_text(path, _bytes(path))).plain().get("hooks", {})
+        there = {e: [g for g in hooks.get(e, ()) if is_ours(g)] for e in adapter.EVENTS}
+    except (jsonc.JsoncError, AttributeError, TypeError) as error:
+        raise InstallError(f"{path}: {error}") from None
+    if not any(there.values()):
+        return "no"
+    if not all(there.values()):
+        return "partly"
+    return "yes" if all(group(name) in groups for groups in there.values()) else "other version"
