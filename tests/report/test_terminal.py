@@ -66,7 +66,7 @@ def test_what_it_says(summary):
     shown = text(summary)
     assert "4 sessions · 400 steps · 360 calls   2026-03-01 to 2026-03-24" in shown
     assert "3 of 4 sessions (75%) hold at least one misstep" in shown
-    assert shown.index("  m0") < shown.index("  m1") and "2 unknown" not in shown and "8 unknown" in shown
+    assert shown.index("say  m0") < shown.index("say  m1  8 unknown") and "2 unknown" not in shown and "8 unknown" in shown
     assert "3/4   75%" in shown and "13%" in shown, "3 of 4 sessions, 3 of 23 chances"
     assert "misstep show ref00000#0" in shown
     assert "Not found: m2" in shown and "No chance to happen: m3" in shown

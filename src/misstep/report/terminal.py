@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from misstep.scan.sources import Place
     from misstep.scan.summary import Summary, Tally
 
-_BAR = 10
+_BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LISTED = 6
 """Reasons that are listed one by one."""
@@ -66,12 +66,12 @@ def _head(out: Console, summary: Summary, places: list[Place]) -> None:
 
 def _table(out: Console, summary: Summary, seen: list[Tally]) -> None:
     outcomes = any(summary.outcome(t)["available"] for t in seen)
-    right = 14 + 8 + 9 + (17 if outcomes else 0)
+    right = 14 + 8 + 9 + (20 if outcomes else 0)
     wide = out.width >= 96
     bar = _BAR + 2 if wide else 0
     room = out.width - 4 - right - bar
     head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>14}{'times':>8}{'chances':>9}"
-    out.print(Text("\n" + head + (f"{'pass rate':>17}" if outcomes else ""), "quiet"))
+    out.print(Text("\n" + head + (f"{'pass rate':>20}" if outcomes else ""), "quiet"))
     for tally in seen:
         _row(out, summary, tally, room, bar, outcomes)
 
@@ -80,9 +80,10 @@ def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, outc
     base = tally.in_scope if tally.info["scoped"] else summary.sessions
     part = tally.sessions / base if base else 0
     decided = tally.occurrences + tally.right
-    name = textwrap.wrap(tally.info["name"], room) or [""]
-    line = Text("  ")
-    line.append(f"{name[0]:<{room}}  ", "name")
+    first, *rest = _named(tally, room)
+    line = Text("\n  ")
+    line.append_text(first)
+    line.append(" " * (room - len(first) + 2))
     if bar:
         line.append(f"{_bar(part):<{bar}}", "bar")
     line.append(f"{f'{tally.sessions:,}/{base:,}':>8}{percent(part):>6}")
@@ -91,16 +92,29 @@ def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, outc
     if outcomes:
         found = summary.outcome(tally)
         style = "wrong" if found["available"] and found["high"] < 0 else "quiet"
-        line.append(f"{_points(found):>17}", style)
+        line.append(f"{_points(found):>20}", style)
     out.print(line)
-    for more in name[1:]:
-        out.print(Text(f"  {more}", "name"))
-    preview = "  preview" if tally.info["status"] == "preview" else ""
-    unknown = f"  {tally.unknown:,} unknown" if tally.unknown else ""
-    scope = "  (of tasks in scope)" if tally.info["scoped"] else ""
-    out.print(Text.assemble("  ", (tally.id, "quiet"), (preview + unknown + scope, "quiet")))
+    for more in rest:
+        out.print(Text("  ").append_text(more))
     for example in tally.examples[:1]:
         _example(out, example)
+
+
+def _named(tally: Tally, room: int) -> list[Text]:
+    """The name, then the id and what is to be known of it, in lines of at most `room` characters."""
+    words = [(word, "name") for word in tally.info["name"].split()] + [(f" {tally.id}", "quiet")]
+    if tally.info["status"] == "preview":
+        words.append((" preview", "quiet"))
+    if tally.info["scoped"]:
+        words.append((" of tasks in scope", "quiet"))
+    if tally.unknown:
+        words.append((f" {tally.unknown:,} unknown", "quiet"))
+    lines = [Text()]
+    for word, style in words:
+        if len(lines[-1]) and len(lines[-1]) + 1 + len(word) > room:
+            lines.append(Text())
+        lines[-1].append((" " if len(lines[-1]) else "") + (word if len(lines[-1]) else word.lstrip()), style)
+    return lines
 
 
 def _example(out: Console, example: dict[str, Any]) -> None:
@@ -156,7 +170,7 @@ def _outcomes(out: Console, summary: Summary, seen: list[Tally]) -> None:
     """What the outcome column says, or why there is none."""
     if not summary.outcomes:
         return
-    counts = [f"{n:,} {name}" for name, n in sorted(summary.outcomes.items(), key=lambda kv: -kv[1])]
+    counts = [f"{n:,} {name}" for name, n in sorted(summary.outcomes.items(), key=lambda kv: (-kv[1], kv[0]))]
     out.print(Text.assemble(("\n  Outcomes  ", "heading"), ", ".join(counts)))
     available = [t for t in seen if summary.outcome(t)["available"]]
     if available:
@@ -203,7 +217,9 @@ def _not_counted(out: Console, summary: Summary) -> None:
 def _reasons(counted: Any, what: str) -> list[str]:
     ranked = sorted(counted.items(), key=lambda kv: (-kv[1], kv[0]))
     lines = [f"{count(n, what)}: {reason(why)}" for why, n in ranked[:_LISTED]]
-    if len(ranked) > _LISTED:
+    if len(ranked) == _LISTED + 1:
+        lines.append(f"{count(ranked[-1][1], what)}: {reason(ranked[-1][0])}")
+    elif len(ranked) > _LISTED:
         left = sum(n for _, n in ranked[_LISTED:])
         lines.append(f"{count(left, what)} for {len(ranked) - _LISTED} other reasons (--json lists them)")
     return lines
