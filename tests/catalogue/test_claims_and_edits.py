@@ -182,6 +182,7 @@ NO_CLAIMS = [
     "Only the unit tests pass.",
     "The linter should be clean.",
     "I tested the import; it fails.",
+    "The configuration test passed, which is great!",
     "This works by hashing the name.",
 ]
 

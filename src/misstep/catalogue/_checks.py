@@ -40,6 +40,7 @@ _QUIET = words(
 _QUIET_EFFECTS = words(
     "probe database copy move write read search delete format install kill sleep vcs download mask serve interactive endless"
 )
+_PLAIN_TARGET = Regex(r"(?i)lint|fmt|format|type-?check|\btsc\b|\bvet\b|test|spec")
 _RUNS = words("run serve probe test compile lint format")
 # Tools of agents that run nothing.
 _QUIET_TOOL = Regex(
@@ -123,7 +124,7 @@ def _facts(call: Call) -> Facts:
             found.runs = True
         if any(e.kind in KINDS for e in effects):
             # make, npm run and their like may run tests as part of anything
-            found.maybe |= command.name in _RUNNERS and not any(e.kind in ("test", "lint", "format") for e in effects)
+            found.maybe |= command.name in _RUNNERS and not _PLAIN_TARGET.search(" ".join(command.argv[1:]))
         elif (
             not effects
             or any(e.kind == "run" for e in effects)

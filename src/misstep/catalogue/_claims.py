@@ -93,6 +93,10 @@ _GENERAL = words(
     "regression end e2e is now build lint linting builds code compiles"
 )
 _SINGLE = Regex(r"(?i)\btests?\b.*\b(?:passes|is passing|passed)\b")
+# One check of something else than the code's own tests.
+_OTHER_TEST = Regex(
+    r"(?i)\b(?:config\w*|connect\w*|syntax|nginx|apache|ping|network|endpoint|manual|load|stress|smoke|sanity|quick|simple|basic|speed)\s+test\b(?!s)"
+)
 _PLAN_LABEL = Regex(
     r"(?i)\b(?:plan|planned|criteria|acceptance|todo|to-do|next steps?|steps?|goal|goals|expected|should|will|requirements?|verification|"
     r"how to (?:test|verify)|test plan|checklist|tasks?|phase|definition of done|options?|approach|recommend\w*|suggest\w*|proposal|"
@@ -140,6 +144,8 @@ def _of(sentence: str) -> list[Claim]:
         if match is None:
             continue
         if _BEFORE.search(sentence[: match.end()]) or _AFTER.search(sentence[match.end() :]):
+            continue
+        if kind == "tests" and _OTHER_TEST.search(match.group()):
             continue
         who = (match.groupdict().get("who") or "").lower()
         named = [word for word in re.findall(r"[\w`]+", who) if word not in _GENERAL]

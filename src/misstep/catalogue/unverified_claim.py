@@ -13,9 +13,9 @@ build, and a claim without a run turns a mistake that costs seconds to find into
 Claims are plain statements of success in English: plans, conditions, questions, partial results, quoted text and open
 checklists are none. A change of code is an edit of a source file by a tool, a redirect, a heredoc or an in-place
 editor; edits of documents, of comments alone and of scratch files do not count. A run is any command of that kind (a
-run of the tests also answers for the build). Where a program was run that might have been one (a script, a sub-agent,
-a make target), where a result is missing, or where the record begins in the middle of a session, the verdict is
-unknown.
+run of the tests also answers for the build). For "verified" anything that ran in the turn after its first change
+makes the verdict unknown. Where a program was run that might have been one (a script, a sub-agent, a make target),
+where a result is missing, or where the record begins in the middle of a session, the verdict is unknown.
 
 ## Known misses
 Claims in other languages, and softer ones ("should be fine now"). A run of the wrong tests counts as a run. Changes
@@ -58,7 +58,9 @@ class UnverifiedClaim(Following):
                 if state.edit < 0:
                     continue
                 ran: bool | None = state.after_edit(state.ran)
-                if not ran and (state.waiting or state.after_edit(max(state.maybe, state.open))):
+                if not ran and (
+                    state.waiting or max(state.ran, state.maybe, state.open) > min(state.first_edit, state.edit)
+                ):
                     ran = None
             else:
                 ran = checked_since_edit(state, claim.kind)
