@@ -465,7 +465,7 @@ class Scanner(WordReader):
             r.body = target + "\n"
             if cmd is not None and fd == 0:
                 cmd.stdin = r.body
-        elif op in ("<<", "<<-"):
+        elif op in ("<<", "<<-") and j > i:
             self.pending.append((r, cmd, quoted, op == "<<-"))
         if cmd is None and compound is not None:
             inside = self.commands[compound.start :]
@@ -689,9 +689,11 @@ def writes_stdout(r: Redirect) -> bool:
 
 def heredoc_end(s: str, i: int, n: int, delimiter: str, strip: bool) -> tuple[int, int]:
     """(end of the body, offset behind the delimiter's line) of a heredoc whose body starts at `i`."""
-    if not delimiter:
-        j = 0 if s.startswith("\n", i) else s.find("\n\n", i, n) + 1
-        return (max(i, j), j + 1) if j or s.startswith("\n", i) else (n, n)
+    if not delimiter:  # <<'': up to the first empty line
+        if s.startswith("\n", i) and i < n:
+            return i, i + 1
+        j = s.find("\n\n", i, n)
+        return (n, n) if j < 0 else (j + 1, j + 2)
     j = i
     size = len(delimiter)
     while True:
