@@ -128,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
         names = [t.get("name") or t.get("type") for t in body.get("tools") or []]
         for item in body.get("input") or []:
             if isinstance(item, dict) and item.get("type") == "additional_tools":
-                names += [t.get("name") for t in item.get("tools") or []]
+                for tool in item.get("tools") or []:
+                    names += [tool.get("name"), *(inner.get("name") for inner in tool.get("tools") or [])]
         turn = self.model.next(body)
         items: list[dict[str, Any]] = []
         if "say" in turn:

@@ -212,7 +212,7 @@ class Engine:
                 return
             self._result(line, None)
             return
-        if kind in ("before", "stop"):
+        if kind == "stop":
             self._settle()
         event = self._event(line)
         if event is not None:
@@ -220,7 +220,8 @@ class Engine:
 
     def decide(self, line: dict[str, Any]) -> Decision:
         """Ask the policies about a `before` or `stop` record, account for the answer and fold the event in unless denied."""
-        self._settle()
+        if line["e"] == "stop":
+            self._settle()
         event = self._event(line)
         assert event is not None
         kind = str(line["e"])

@@ -160,13 +160,10 @@ def _process(
 
 def _exits(engine: Engine, session: Session, adapter: Any, reading: Reading) -> None:
     """Log and fold in the exit statuses that the host's transcript tells by now."""
-    ids = [str(r.get("id")) for r in engine.open]
-    found = adapter.exits(reading, ids) if hasattr(adapter, "exits") else {}
-    for call, code in found.items():
-        if call in ids:
-            record = {"e": "exit", "id": call, "exit": code}
-            session.append(record)
-            engine.fold(record)
+    for call, code in adapter.exits(reading, engine.open).items() if hasattr(adapter, "exits") else ():
+        record = {"e": "exit", "id": call, "exit": code}
+        session.append(record)
+        engine.fold(record)
 
 
 def _prompt(engine: Engine, record: dict[str, Any]) -> None:

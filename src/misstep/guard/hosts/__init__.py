@@ -6,7 +6,7 @@ A host module has, for the hook process,
 * `answer(decision, payload) -> str`: what the hook prints for a decision ('' for nothing);
 * `LATE_TEXT: bool`: a text at a call can only be given with the call's result: `late(text, payload) -> str`;
 * `EVENTS`, `CONFIG`, `TIMEOUT_UNIT` (of a second), `NAMED` (a handler has a name): what an installation writes, and where;
-* `exits(reading, ids) -> dict[str, int]`, optional: exit statuses of earlier calls, from the host's transcript.
+* `exits(reading, results) -> dict[str, int | None]`, optional: exit statuses of earlier results, from the host's transcript.
 """
 
 from __future__ import annotations

@@ -78,30 +78,62 @@ def _header(output: str) -> tuple[int | None, str]:
     return None, output
 
 
-def exits(reading: Reading, ids: list[str]) -> dict[str, int]:
-    """Exit statuses of calls by id, as far as the end of the transcript tells them."""
+def exits(reading: Reading, results: list[dict[str, Any]]) -> dict[str, int | None]:
+    """Exit statuses of earlier results, by call id, as far as the end of the transcript tells them.
+
+    None: it is not told, and will not be. A result that is left out belongs to calls that are still under way.
+    """
     from .._json import loads
 
-    found: dict[str, int] = {}
-    wanted = [i.encode() for i in ids if i]
+    wanted = {str(r["id"]): str(r["result"].get("output") or "") for r in results}
+    found: dict[str, int | None] = dict.fromkeys(wanted)
+    ids = [i.encode() for i in wanted]
+    nested = any(i.startswith("exec-") for i in wanted)
+    printed: list[list[dict[str, Any]]] = []
     for line in _tail(reading.transcript):
-        if not any(i in line for i in wanted):
+        if not any(i in line for i in ids) and not (nested and b'"custom_tool_call_output"' in line):
             continue
         try:
-            value = loads(line.decode("utf-8", "replace"))
-            payload = value["payload"]
+            payload = loads(line.decode("utf-8", "replace"))["payload"]
             item = payload.get("item") if isinstance(payload.get("item"), dict) else payload
-            call = item.get("call_id") or item.get("id")
-            code = item.get("exit_code")
-            output = item.get("output")
+            call, code, output = item.get("call_id") or item.get("id"), item.get("exit_code"), item.get("output")
+            kind = item.get("type")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
             continue
-        if call not in ids:
+        if kind == "custom_tool_call_output" and isinstance(output, list):
+            printed.append(_printed(output))
+        if call not in wanted:
+            continue
+        if kind == "function_call":
+            found.pop(call, None)  # under way, unless its output follows
             continue
         if code is None and isinstance(output, str):
             code = _header(output)[0]
-        if isinstance(code, int) and not isinstance(code, bool):
-            found[call] = code
+        if kind == "function_call_output" or code is not None:
+            found[call] = code if isinstance(code, int) and not isinstance(code, bool) else None
+    for call, output in wanted.items():
+        if call.startswith("exec-") and found.get(call, 0) is None:
+            # a command of a script has no id in the transcript: what the script printed of it must be its own
+            codes = {p["exit_code"] for part in printed[-2:] for p in part if p["output"] == output}
+            if len(codes) == 1:
+                found[call] = codes.pop()
+    return found
+
+
+def _printed(parts: list[Any]) -> list[dict[str, Any]]:
+    """The results that a script printed as JSON."""
+    from .._json import loads
+
+    found = []
+    for part in parts:
+        shown = text(part.get("text")) if isinstance(part, dict) else ""
+        if shown.startswith("{") and '"exit_code"' in shown:
+            try:
+                value = loads(shown)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value.get("exit_code"), int) and isinstance(value.get("output"), str):
+                found.append(value)
     return found
 
 
