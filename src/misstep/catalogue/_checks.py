@@ -63,7 +63,7 @@ _LINT_GOOD = Regex(
 )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Facts:
     """What one call is, as far as checks are concerned."""
 
@@ -241,7 +241,7 @@ def _first_line(output: str) -> str:
     return ""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Checks:
     """The state: event indices, -1 where there was none."""
 

@@ -11,7 +11,7 @@ from ._regex import Regex
 PASSED, FAILED, EMPTY, UNKNOWN = "passed", "failed", "empty", "unknown"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Run:
     """The outcome of one test run (or of several in one output: one that failed makes it failed)."""
 

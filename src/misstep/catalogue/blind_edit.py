@@ -45,7 +45,7 @@ _PATH = Regex(r"(?<![\w/.-])[\w./+@-]*\w\.\w+(?![\w/])")
 _MOST = 120
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Seen:
     read: list[str] = field(default_factory=list)
     """Names of files that the agent has seen the inside of, or wrote; the last ones."""

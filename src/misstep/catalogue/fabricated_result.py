@@ -57,7 +57,7 @@ _IN_CALL = Regex(rf"(?i){_WORD}|\bsimulat\w+|\brandom")
 _SPEAKS_OF = Regex(rf"(?i)\b{_WORD}\b|\bsimulat\w*|\bsynthetic\w*|\bsample data\b|\btest data\b|\bseed\w*\b")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Made:
     at: int = -1
     """The first statement that something is made up, after the last prompt."""
@@ -115,6 +115,8 @@ class FabricatedResult(Misstep):
             if written or any(e.kind == "run" for e in event.call.effects):
                 state.done = True
             state.paths = (state.paths + [p.rsplit("/", 1)[-1][:60] for p in written])[:8]
+        elif event.result.failed:
+            state.now = False
         for effect in event.call.effects:
             if effect.kind == "delete" and any(p.rsplit("/", 1)[-1] in state.paths for p in effect.paths):
                 state.doubt = state.doubt or "it deleted a file that it had made up"

@@ -51,7 +51,7 @@ _NUMBERS = Regex(r"0x[0-9a-f]+|\d+")
 _MOST = 12
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Failures:
     failed: dict[str, list[Any]] = field(default_factory=dict)
     """Command's digest -> [index, digest of its output], while nothing has changed since."""

@@ -41,7 +41,7 @@ _ELSEWHERE = Regex(
 _HOOKS = Regex(r"(?i)\bhook|husky|lint-staged|lefthook|\.{6,}\s*Passed|pre-commit")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Commits(Checks):
     commit: int = -1
     """The last commit."""

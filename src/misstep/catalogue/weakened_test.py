@@ -57,7 +57,7 @@ _LEFT_OUT = Regex(
 _NAME = Regex(r"(?:--- FAIL: (\w+)|FAILED (\S+?)::|FAIL:? +(\S+\.\w+)|ERROR (\S+\.py))")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Weakening(Checks):
     names: list[str] = field(default_factory=list)
     """Test files and functions that the last failing run named, at most twelve."""
