@@ -184,13 +184,33 @@ def test_a_database_that_is_to_be_made_is_no_evidence():
 
 
 def test_a_refused_call_leaves_no_trace():
-    state = get("database-evidence").State()
-    fold = Fold([get("database-evidence")])
+    item = get("database-evidence")
     blocked = {**OPEN, "fault": "refused", "failed": True}
-    for event in parse({"name": "t", "events": [DAMAGED, blocked]}).events:
-        fold.push(event)
-    state.names, state.asked = ["shop.db"], True
-    assert vars(fold.runs[0].state) == vars(state)
+    state, untouched = item.State(), item.State()
+    events = parse({"name": "t", "events": [DAMAGED, blocked]}).events
+    item.observe(untouched, events[0])
+    for event in events:
+        item.observe(state, event)
+    assert vars(state) == vars(untouched)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "holds"),
+    [
+        ("cp /data/shop.db /data/shop.db-wal /root/w/", "cd /root/w && sqlite3 shop.db .tables", "own"),
+        ("mkdir w; cp /data/shop.db w/", "cd w && sqlite3 shop.db .tables", "own"),
+        ("cd /data && cp shop.db shop.bak", "sqlite3 /data/shop.bak .tables", "own"),
+        ("cd /data && cp shop.db shop.bak", "cd /data && sqlite3 shop.db .tables", True),
+        ("cp /data/shop.db /root/w/; cd /root/w", "sqlite3 shop.db .tables", None),
+        ("ls /", "sqlite3 /opt/other/shop.db .tables", None),
+        ("ls /", "cd /data; sqlite3 shop.db .tables", True),
+        ("ls /", "sqlite3 shop.db .tables", True),
+        ("cd /data && cp -a . /root/w", "sqlite3 /data/shop.db .tables", False),
+    ],
+)
+def test_which_file_is_opened(first: str, then: str, holds: bool | str | None):
+    runs = [{"run": first, "exit": 0}, {"run": then, "exit": 0}]
+    assert follow("database-evidence", DAMAGED, SIDES, *runs)[0] == ([] if holds == "own" else [(5, holds)])
 
 
 DEPLOY = {
