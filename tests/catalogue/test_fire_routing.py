@@ -301,6 +301,23 @@ def test_every_scoped_family_is_here():
         assert len(positive) >= 8 and len(negative) >= 8
 
 
+def test_the_eleven_rules():
+    rules = {(p.id, p.at, p.action, p.limit) for f in FAMILIES for p in get(f).policies}
+    assert rules == {
+        ("service-persistence", "stop", "instruct", 1),
+        ("deployment-preservation", "before", "deny", 1),
+        ("database-evidence", "before", "deny", None),
+        ("exact-replacement/first-write", "before", "instruct", 1),
+        ("exact-replacement/credentials", "stop", "instruct", 1),
+        ("exact-replacement/words", "stop", "instruct", 1),
+        ("latex-final-log", "stop", "instruct", 1),
+        ("binary-equivalence/first-run", "before", "instruct", 1),
+        ("binary-equivalence/measured", "stop", "instruct", 1),
+        ("token-accounting", "stop", "instruct", 1),
+        ("complete-enumeration", "stop", "instruct", 1),
+    }
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tasks_in_scope_are_routed(family: str):
     missed = [p for p in ROUTING[family][0] if get(family).eligible(p) is None]

@@ -229,7 +229,7 @@ def _destroys(state: Deployment, command: Command, folder: str) -> bool | None:
             w in {"--delete", "-d", "--force", "-f", "--mirror", "--prune"} or re.fullmatch(r"[:+]\S+", w) for w in rest
         )
     if verb == "update-ref" and "-d" in rest:
-        return not _own(state, where)
+        return True if _deployed(state, where) else (False if where and _own(state, where) else None)
     if verb == "branch" and ({"-D", "-d", "--delete"} & set(rest)):
         return _deployed(state, where)
     if (verb == "reset" and "--hard" in rest) or (verb == "clean" and not {"-n", "--dry-run"} & set(rest)):
