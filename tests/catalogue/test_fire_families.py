@@ -73,6 +73,16 @@ def test_a_request_to_a_public_host_is_no_probe():
     assert follow("service-persistence", SERVE, launch, elsewhere, DONE)[0] == [(5, True)]
 
 
+def test_a_script_of_the_agent_may_be_the_probe():
+    launch = {"run": "setsid uvicorn clock:app --port 4000 &> log < /dev/null &", "exit": 0}
+    client = {"write": "test_clock.py", "text": "import requests\nprint(requests.get('http://localhost:4000/now').text)"}
+    sums = {"write": "test_clock.py", "text": "print(1 + 1)"}
+    run = {"run": "python3 test_clock.py", "exit": 0}
+    assert follow("service-persistence", SERVE, client, launch, run, DONE)[0] == [(7, False)]
+    assert follow("service-persistence", SERVE, sums, launch, run, DONE)[0] == [(7, True)]
+    assert follow("service-persistence", SERVE, launch, run, DONE)[0] == [(5, None)]
+
+
 def test_a_launch_after_the_probe_needs_a_new_probe():
     launch = {"run": "setsid uvicorn clock:app --port 4000 &> log < /dev/null &", "exit": 0}
     assert follow("service-persistence", SERVE, launch, PROBE, launch, DONE)[0] == [(7, True)]

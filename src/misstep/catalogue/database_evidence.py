@@ -197,7 +197,7 @@ def _changes(state: Evidence, command: Command | None, effects: Sequence[Effect]
             found += [(p, True) for p in effect.paths if looks_like_database(state, p)]
         elif effect.kind == "vcs" and effect.info.get("destructive"):
             found.append(("", None))
-        elif effect.kind == "run" and command is not None and program_of(command) in state.scripts:
+        elif effect.kind in {"run", "test"} and command is not None and program_of(command) in state.scripts:
             found.append((state.scripts[program_of(command)], True))
     if command is not None and command.argv:
         if command.name in _OPENERS and not any(

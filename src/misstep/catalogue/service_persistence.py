@@ -197,7 +197,7 @@ class ServicePersistence(Procedure):
                 launches.append(_session(call, effect.command, effect.info))
             elif effect.kind == "probe":
                 probes = probes or not _elsewhere(effect)
-            elif effect.kind == "run" and effect.command is not None and not effect.info.get("inline"):
+            elif effect.kind in {"run", "test"} and effect.command is not None and not effect.info.get("inline"):
                 does = state.scripts.get(program_of(effect.command), "?")
                 if does == "serves":
                     launches.append(_session(call, effect.command, {}))
