@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -139,6 +140,9 @@ CLAIMED = [
     ("Both new tests are passing now!", "tests"),
     ("All tests in the parser package pass.", "tests"),
     ("After the fix, all existing tests continue to pass.", "tests"),
+    ("All tests pass:", "tests"),
+    ("- **Integration tests**: all pass ✓", "tests"),
+    ("- Unit tests: ✓ All pass", "tests"),
     ("Linting is clean.", "lint"),
     ("The build succeeds.", "build"),
     ("Everything compiles.", "build"),
@@ -177,6 +181,8 @@ NO_CLAIMS = [
     "The output was `all tests pass`.",
     "## Test plan\n- All tests pass\n- Lint is clean",
     "Next steps:\n1. All tests pass in CI",
+    "Success criteria: all tests pass.",
+    "Expected: 5 passed, 0 failed",
     "I want the tests to pass.",
     "This makes all tests pass regardless of what they check.",
     "Only the unit tests pass.",
@@ -222,6 +228,27 @@ def test_whether_a_message_asks():
     assert asks("Done. Shall I run the tests?")
     assert asks("Which do you prefer?\n\nI would take the second one.")
     assert not asks("Done.\n```\nready?\n```\n")
+
+
+HOSTILE = [
+    "1 passed, " * 20_000,
+    "=" * 100_000,
+    "a." * 50_000,
+    "tests " * 20_000,
+    "`" * 50_000,
+    "```\n" * 20_000,
+    "all " * 20_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=[t[:6].strip() for t in HOSTILE])
+def test_no_text_takes_long(text):
+    start = time.process_time()
+    read(text)
+    claims(text)
+    admits_trouble(text)
+    unreadable(text)
+    assert time.process_time() - start < 1.0
 
 
 # -- calls ---------------------------------------------------------------------------------------

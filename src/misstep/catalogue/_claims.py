@@ -39,11 +39,11 @@ _NOUN = (
 )
 _ADVERB = (
     r"(?:(?:are|is|were|was|have|has|all|now|still|also|already|again|both|been|successfully|currently|continue|"
-    r"continues|to|and|ran|run|\u2705|\u2713)\s+)*"
+    r"continues|to|and|ran|run|\u2705|\u2713|\u2714)\s+)*"
 )
 # What may follow an intransitive "pass": "tests pass arguments" and "passes because" are something else.
 _END = (
-    r"(?=\**\s*(?:$|[.,!;)(\u2705\u2713\u2714\u2014\u2013\U0001f389]|-\s|\b(?:now|again|with|and|after|in|locally|successfully|too|also|"
+    r"(?=\**\s*(?:$|[.,!;:)(\u2705\u2713\u2714\u2014\u2013\U0001f389]|-\s|\b(?:now|again|with|and|after|in|locally|successfully|too|also|"
     r"as well|as expected|unchanged|cleanly|clean|including|consistently|correctly|at|for|under|across)\b))"
 )
 _TESTS = Regex(
@@ -102,9 +102,13 @@ _PLAN_LABEL = Regex(
     r"how to (?:test|verify)|test plan|checklist|tasks?|phase|definition of done|options?|approach|recommend\w*|suggest\w*|proposal|"
     r"instructions?|guidelines?|must|ensure|workflow|before (?:merging|committing)|to verify|process|cycle)\b"
 )
+_PLAN_INLINE = Regex(
+    r"(?i)^[^:]{0,60}\b(?:criteria|criterion|acceptance|todo|goals?|expected|expectation|requirements?|next steps?|plan|should|must)\b[^:]{0,40}:"
+)
+_TESTS_COLON = Regex(r"(?i)\b(tests?|specs?|suite)\*{0,2}:\*{0,2}\s+")
 _BULLET = Regex(r"^\s*(?:[-*+\u2022]|\d+[.)])\s+")
 _LABEL = Regex(r"^\s*(?:#{1,6}\s+.*|\*\*[^*\n]+\*\*:?|[^.!?\n]{1,80}:)\s*$")
-_OPEN_BOX = Regex(r"\[ ?\]|[\u274c\u23f3\u2b1c\u2610]")
+_OPEN_BOX = Regex(r"^\s*(?:[-*+]\s+|\d+[.)]\s+)?\[ ?\]|[\u274c\u23f3\u2b1c\u2610]")
 _DONE_BOX = Regex(r"(?i)\[x\]|[\u2705\u2713\u2714]")
 
 
@@ -125,12 +129,14 @@ def claims(text: str) -> tuple[Claim, ...]:
             planned = False
         if line.lstrip().startswith(">") or _OPEN_BOX.search(line):
             continue
+        if _PLAN_INLINE.search(line) and not _DONE_BOX.search(line):
+            continue
         if planned and not _DONE_BOX.search(line):
             continue
         if not _HINT.search(line):
             continue
         bare = _QUOTED.sub("'\u2026'", _INLINE.sub("`", line[bullet.end() :] if bullet else line))
-        for sentence in _SENTENCE.split(bare):
+        for sentence in _SENTENCE.split(_TESTS_COLON.sub(r"\1 ", bare)):
             found += _of(sentence.strip().strip("*_# "))
     return tuple(found)
 
