@@ -66,12 +66,14 @@ def test_what_it_says(summary):
     shown = text(summary)
     assert "4 sessions · 400 steps · 360 calls   2026-03-01 to 2026-03-24" in shown
     assert "3 of 4 sessions (75%) hold at least one misstep" in shown
-    assert shown.index("say  m0") < shown.index("say  m1  8 unknown") and "2 unknown" not in shown and "8 unknown" in shown
+    assert (
+        shown.index("say  m0") < shown.index("say  m1  8 unknown") and "2 unknown" not in shown and "8 unknown" in shown
+    )
     assert "3/4   75%" in shown and "13%" in shown, "3 of 4 sessions, 3 of 23 chances"
     assert "misstep show ref00000#0" in shown
     assert "Not found: m2" in shown and "No chance to happen: m3" in shown
     assert shown.rstrip().splitlines()[-1].strip().startswith("misstep scan --html report.html")
-    assert "pass rate" not in shown and "Outcomes" not in shown
+    assert "Pass rate" not in shown and "Outcomes" not in shown
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 95, 96, 120])
@@ -80,14 +82,16 @@ def test_it_fits(summary, width: int):
     assert max(map(len, lines)) <= width
 
 
-def test_outcomes_have_a_column_when_they_are_known():
+def test_outcomes_are_compared_where_they_are_known():
     made = []
     for n in range(6):
         for m in (0, 1):
             outcome = {"passed": not m, "task": f"t{n}", "fault": None, "reward": None, "attempt": "", "exception": ""}
             made.append(record(2 * n + m, {"m0": [1, m, 0]}, outcome=outcome))
     shown = text(summarise(made, KNOWN))
-    assert "−100 [−100, −100]" in shown and "6 failed, 6 passed" in shown and "An association" in shown
+    assert "m0 −100 [−100, −100] p 0.031 6 tasks" in " ".join(shown.split())
+    assert "6 failed, 6 passed" in shown and "An association" in shown and "Too few" not in shown
+    assert "Too few tasks differ (in brackets) for any p below 0.05: m0 (3)" in text(summarise(made[:6], KNOWN))
 
 
 def test_outcomes_that_cannot_be_compared_say_why():

@@ -142,7 +142,7 @@ def _difference(found: dict[str, Any]) -> str:
         return str(found["reason"])
     return (
         f"{points(found['difference'])} points, 95 % interval {points(found['low'])} to {points(found['high'])}, "
-        f"p = {found['p']:.3g}, over {count(found['tasks'], 'task')}"
+        f"p = {found['p']:.3g}, over {count(found['tasks'], 'task')}" + (f". {found['note']}" if found["note"] else "")
     )
 
 

@@ -65,18 +65,16 @@ def _head(out: Console, summary: Summary, places: list[Place]) -> None:
 
 
 def _table(out: Console, summary: Summary, seen: list[Tally]) -> None:
-    outcomes = any(summary.outcome(t)["available"] for t in seen)
-    right = 14 + 8 + 9 + (20 if outcomes else 0)
     wide = out.width >= 96
     bar = _BAR + 2 if wide else 0
-    room = out.width - 4 - right - bar
+    room = out.width - 4 - 31 - bar
     head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>14}{'times':>8}{'chances':>9}"
-    out.print(Text("\n" + head + (f"{'pass rate':>20}" if outcomes else ""), "quiet"))
+    out.print(Text("\n" + head, "quiet"))
     for tally in seen:
-        _row(out, summary, tally, room, bar, outcomes)
+        _row(out, summary, tally, room, bar)
 
 
-def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, outcomes: bool) -> None:
+def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int) -> None:
     base = tally.in_scope if tally.info["scoped"] else summary.sessions
     part = tally.sessions / base if base else 0
     decided = tally.occurrences + tally.right
@@ -89,10 +87,6 @@ def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, outc
     line.append(f"{f'{tally.sessions:,}/{base:,}':>8}{percent(part):>6}")
     line.append(f"{f'{tally.occurrences:,}×':>8}")
     line.append(f"{percent(tally.occurrences / decided) if decided else '':>9}", "quiet")
-    if outcomes:
-        found = summary.outcome(tally)
-        style = "wrong" if found["available"] and found["high"] < 0 else "quiet"
-        line.append(f"{_points(found):>20}", style)
     out.print(line)
     for more in rest:
         out.print(Text("  ").append_text(more))
@@ -138,12 +132,6 @@ def _bar(part: float) -> str:
     return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
-def _points(found: dict[str, Any]) -> str:
-    if not found["available"]:
-        return "–"
-    return f"{points(found['difference'])} [{points(found['low'])}, {points(found['high'])}]"
-
-
 def _rest(out: Console, tallies: list[Tally]) -> None:
     silent = [t.id for t in tallies if not t.sessions and t.judged]
     never = [t.id for t in tallies if not t.judged]
@@ -167,23 +155,35 @@ def _policies(out: Console, summary: Summary) -> None:
 
 
 def _outcomes(out: Console, summary: Summary, seen: list[Tally]) -> None:
-    """What the outcome column says, or why there is none."""
+    """The difference in pass rate of each misstep for which there is one, or why there is none."""
     if not summary.outcomes:
         return
     counts = [f"{n:,} {name}" for name, n in sorted(summary.outcomes.items(), key=lambda kv: (-kv[1], kv[0]))]
     out.print(Text.assemble(("\n  Outcomes  ", "heading"), ", ".join(counts)))
-    available = [t for t in seen if summary.outcome(t)["available"]]
-    if available:
-        _wrapped(
-            out,
-            "pass rate: attempts with the misstep against attempts at the same task without it, in points, mean over tasks "
-            "with the exact 95 % interval. An association, not an effect of the misstep.",
-            "quiet",
-            indent=4,
-        )
-    elif seen:
-        why = sorted({summary.outcome(t)["reason"] for t in seen})
-        _wrapped(out, "the difference in pass rate is not available: " + "; ".join(why), "quiet", indent=4)
+    known = [(t, summary.outcome(t)) for t in seen]
+    available = [(t, found) for t, found in known if found["available"]]
+    if not available:
+        why = sorted({found["reason"] for _, found in known})
+        if why:
+            _wrapped(out, "the difference in pass rate is not available: " + "; ".join(why), "quiet", indent=4)
+        return
+    text = (
+        "Pass rate of attempts with the misstep less that of attempts at the same task without it, in points: mean over "
+        "tasks, exact 95 % interval, p. An association, not an effect of the misstep."
+    )
+    _wrapped(out, text, "quiet", indent=4)
+    wide = max(len(t.id) for t, _ in available)
+    for tally, found in available:
+        line = Text(f"    {tally.id:<{wide}}  ")
+        style = "wrong" if found["high"] < 0 else ""
+        interval = f"[{points(found['low'])}, {points(found['high'])}]"
+        line.append(f"{points(found['difference']):>5} {interval:<13}", style)
+        line.append(f"  p {found['p']:<6.2g}  {count(found['tasks'], 'task')}", "quiet")
+        out.print(line, soft_wrap=True)
+    few = [f"{t.id} ({found['changed']})" for t, found in available if found["note"]]
+    if few:
+        text = "Too few tasks differ (in brackets) for any p below 0.05: " + ", ".join(few)
+        _wrapped(out, text, "quiet", indent=4)
 
 
 def _not_counted(out: Console, summary: Summary) -> None:

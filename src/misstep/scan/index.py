@@ -94,9 +94,7 @@ class Index:
             row = db.execute("SELECT value FROM meta WHERE name='code'").fetchone()
         if row is None or row[0] != self._code:
             db.executescript(
-                "BEGIN IMMEDIATE;"
-                + _SCHEMA
-                + "DELETE FROM unit; DELETE FROM folder; DELETE FROM session; DELETE FROM meta; COMMIT;"
+                "BEGIN IMMEDIATE;" + _SCHEMA + "DELETE FROM unit; DELETE FROM folder; DELETE FROM meta; COMMIT;"
             )
             db.execute("INSERT OR REPLACE INTO meta VALUES ('code', ?)", (self._code,))
 

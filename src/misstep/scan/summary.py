@@ -228,7 +228,7 @@ def _difference(tasks: dict[tuple[str, str], Attempts]) -> dict[str, Any]:
     """
     from fractions import Fraction
 
-    from misstep.stats import association, paired_effect
+    from misstep.stats import association, attainable_note, paired_effect
 
     doers = {doer for _, doer in tasks}
     p_within = None
@@ -250,6 +250,8 @@ def _difference(tasks: dict[tuple[str, str], Attempts]) -> dict[str, Any]:
         "high": round(effect.interval.high, 6),
         "level": effect.interval.level,
         "p": round(effect.p if p_within is None else p_within, 6),
+        "changed": effect.changed,
+        "note": attainable_note(effect.changed),
         "agents": len(doers),
     }
 
