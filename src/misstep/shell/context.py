@@ -90,8 +90,11 @@ class Context:
                 return False
             if len(a) < 2 or a[0] != "-":
                 continue
-            if a in options or (a[1] == "-" and a.partition("=")[0] in options):
+            name, sign, value = a.partition("=")
+            if a in options or (name in options and value != "false"):
                 return True
+            if sign:
+                continue
             if letters and a[1] != "-" and not letters.isdisjoint(a[1:]) and a[1:].replace("-", "").isalpha():
                 return True
         return False
@@ -125,10 +128,9 @@ class Context:
                 break
             if len(a) < 2 or a[0] != "-":
                 found.append(a)
-            elif a[1] == "-":
-                if a in long:
-                    k += 1
-            elif short:
+            elif a in long:
+                k += 1
+            elif short and a[1] != "-":
                 for j in range(1, len(a)):
                     if a[j] in short:
                         if j == len(a) - 1:

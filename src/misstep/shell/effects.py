@@ -289,8 +289,7 @@ def _folders(commands: list[Command], blocks: list[Block]) -> list[str | None]:
     for k, c in enumerate(commands):
         while stack and stack[-1][0] <= k:
             here = stack.pop()[1]
-        for last in sorted(opening.get(k, ()), reverse=True):
-            stack.append((last, here))
+        stack.extend((last, here) for last in sorted(opening.get(k, ()), reverse=True))
         found.append(here)
         name = c.argv[0] if c.argv else ""
         if (name in ("cd", "pushd") and not c.piped_out and not c.background) or (

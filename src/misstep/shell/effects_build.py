@@ -267,6 +267,8 @@ def tool(x: Context) -> None:
         return
     if name in ("pre-commit", "lefthook") and x.argv[1:2] != ["run"]:
         return
+    if name == "golangci-lint" and x.argv[1:2] not in (["run"], ["fmt"]):
+        return
     if name == "ansible-playbook":
         if x.has("--syntax-check", "--check"):
             x.add("lint", path_words(x.operands("ie")), tool=name)
@@ -331,7 +333,7 @@ SCRIPT_BUILD = re.compile(r"(?:^|[:_\-])(?:build|compile|bundle|dist)(?:$|[:_\-]
 
 def script_kind(x: Context, runner: str, verb: str) -> bool:
     """A named script of a package (npm run X, make X, just X): its name tells what it does."""
-    if SCRIPT_FORMAT.search(verb) and "check" not in verb:
+    if SCRIPT_FORMAT.search(verb) and "check" not in verb and not x.has("--check", "--check-only", "--list-different"):
         x.add("format", tool=f"{runner} {verb}")
     elif SCRIPT_LINT.search(verb) or SCRIPT_FORMAT.search(verb):
         x.add("lint", tool=f"{runner} {verb}")

@@ -83,12 +83,10 @@ def _reading(x: Context, words: list[str], raw: bool, partial: bool) -> None:
 def sed(x: Context) -> None:
     words = x.operands("efl", ("--expression", "--file", "--line-length"))
     in_place = any(re.match(r"-[nErsuz]*i", a) or a.startswith("--in-place") for a in x.argv[1:])
-    if not x.has("-e", "--expression", "-f", "--file") and words:
+    if in_place and words[:1] == [""]:  # BSD: sed -i '' ...
         words = words[1:]
-    if in_place and words and words[0] == "" and "-i" in x.argv:  # BSD: sed -i '' ...
+    if not x.has("-e", "--expression", "-f", "--file"):
         words = words[1:]
-        if not x.has("-e", "-f"):
-            words = words[1:] if len(words) > 1 else words
     words = path_words(words)
     if in_place:
         if words or x.wrapped("xargs", "find -exec"):

@@ -85,6 +85,20 @@ VALUES = {
 LONG_VALUES = ("--index-url", "--extra-index-url", "--find-links", "--requirement", "--target", "--prefix", "--platform", "--python-version", "--python",
                "--constraint", "--name", "--channel", "--file", "--virtual", "--registry", "--version", "--git", "--path", "--features", "--root",
                "--group", "--extra", "--trusted-host", "--root-user-action", "--default-timeout", "--timeout", "--retries", "--only-binary", "--allow-channel")  # fmt: skip
+MORE_VALUES = (
+    *LONG_VALUES,
+    "--cwd",
+    "--dir",
+    "--filter",
+    "--manifest-path",
+    "--project",
+    "--directory",
+    "-C",
+    "-p",
+    "--package",
+)
+GO_VALUES = ("-run", "-count", "-timeout", "-bench", "-tags", "-coverprofile", "-o", "-ldflags", "-gcflags", "-C", "-skip", "-parallel", "-cpu",
+             "-coverpkg", "-covermode", "-benchtime", "-fuzz", "-fuzztime", "-p", "-mod", "-exec", "-toolexec", "-overlay")  # fmt: skip
 # Managers that ask before they install, and what keeps them from it.
 ASK = {"apt": ("-y", "--yes", "--assume-yes", "-qq", "-s", "--dry-run", "--simulate", "--download-only"), "aptitude": ("-y",),
        "dnf": ("-y", "--assumeyes"), "yum": ("-y", "--assumeyes"), "zypper": ("-n", "--non-interactive", "-y", "--no-confirm"),
@@ -134,21 +148,7 @@ def install(x: Context, manager: str, words: list[str]) -> bool:
 def manager(x: Context) -> None:
     """Everything whose first word is a manager or a tool with verbs: installs, tests, formats, builds, serves, runs."""
     name = x.name
-    words = x.operands(
-        VALUES.get(name, ""),
-        (
-            *LONG_VALUES,
-            "--cwd",
-            "--dir",
-            "--filter",
-            "--manifest-path",
-            "--project",
-            "--directory",
-            "-C",
-            "-p",
-            "--package",
-        ),
-    )
+    words = x.operands(VALUES.get(name, ""), GO_VALUES if name == "go" else MORE_VALUES)
     if name == "cargo" and words and words[0][:1] == "+":
         words = words[1:]
     if verb_tests(x, words) or verb_tool(x, words):

@@ -52,6 +52,8 @@ CHANGES = frozenset(
         "config",
     ]
 )
+CLONE_VALUES = ("--branch", "--depth", "--origin", "--reference", "--upload-pack", "--config", "--jobs", "--filter", "--shallow-since",
+                "--separate-git-dir", "--template", "--server-option")  # fmt: skip
 READ_ONLY_SUBVERBS = {"stash": ("list", "show"), "worktree": ("list",), "reflog": ("", "show"), "remote": ("", "-v", "show", "get-url"),
                       "notes": ("", "list", "show"), "submodule": ("", "status"), "bisect": ("log",), "lfs": ("ls-files", "status", "env"),
                       "config": ()}  # fmt: skip
@@ -145,7 +147,9 @@ def git(x: Context) -> None:
             and (words[-1] in (".", "*", ":/", "./") or (len(words) > 1 and not flags & {"-t", "--track"}))
         ):
             paths, destructive = (words[1:] or words), True
-        elif letters & {"f"} or "--force" in flags or "--ours" in flags or "--theirs" in flags:
+        elif "--ours" in flags or "--theirs" in flags:
+            paths, destructive = words, True
+        elif letters & {"f"} or "--force" in flags:
             destructive = True
         elif (
             not creates
@@ -207,8 +211,8 @@ def git(x: Context) -> None:
     elif verb == "commit":
         paths = after
     elif verb == "clone":
-        url = words[0] if words else ""
-        x.add("download", (words[1],) if len(words) > 1 else (), url=url)
+        given = Context(x.command, argv[k:], [], 0).operands("boujc", CLONE_VALUES)
+        x.add("download", given[1:2], url=given[0] if given else "")
     if verb == "apply":
         x.add("write", (), append=False, in_place=True, patch=tuple(paths), **where)
     info = {"verb": verb if verb not in ("stash", "worktree", "reflog", "bisect", "submodule", "remote") or not sub else f"{verb} {sub}",

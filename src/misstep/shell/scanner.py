@@ -28,7 +28,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\]\n]*\])?\+?=")
 OPERATOR = re.compile(r"<<<|<<-|<<|<&|<>|<|&>>|&>|>>|>&|>\||>")
 FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 FD_NAME = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}(?=[<>])")
-LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
+COPROC_NAME = re.compile(r"[ \t]+[A-Za-z_][A-Za-z0-9_]*(?=[ \t]+(?:[{(]|while|for|if|until|case)[ \t\n(])")
 
 OPENERS = {"if": "if", "while": "while", "until": "until", "{": "group"}
 MIDDLES = {"then": ("if",), "elif": ("if",), "else": ("if",), "do": ("while", "until", "for", "select")}
@@ -67,7 +67,7 @@ class Frame:
         self.name = ""
         self.words: tuple[str, ...] = ()
         self.function = ""
-        self.arms = False  # a case: patterns come next
+        self.arms = False  # its `then` or `do` was seen
 
 
 class Scanner(WordReader):
@@ -144,6 +144,8 @@ class Scanner(WordReader):
                                 self.flaw(f"unexpected {word}")
                             if word == "do":
                                 f.state = len(commands)
+                            if word != "else":
+                                f.arms = word != "elif"
                             list_start = element = len(commands)
                             self.pipelines += 1
                             pipeline = self.pipelines
@@ -153,9 +155,9 @@ class Scanner(WordReader):
                             if not stack or stack[-1].kind not in CLOSERS[word]:
                                 self.flaw(f"unexpected {word}")
                                 continue
-                            if awaited and word != "esac":
-                                self.flaw(f"unexpected {word}")
                             f = stack.pop()
+                            if (awaited and word != "esac") or (f.kind in ("if", "while", "until") and not f.arms):
+                                self.flaw(f"unexpected {word}")
                             self.close(f, f.start)
                             list_start, element, pipeline, join = f.list_start, f.element, f.pipeline, f.join
                             piped, compound, filled, awaited = f.piped, f, True, False
@@ -203,6 +205,9 @@ class Scanner(WordReader):
                             continue
                         if word == "coproc":
                             coproc = True
+                            p = COPROC_NAME.match(s, i, n)
+                            if p:
+                                i = p.end()
                             awaited = True
                             continue
                         if word == "time":
@@ -581,11 +586,12 @@ class Scanner(WordReader):
                 i += 1
                 continue
             m = WORD.match(s, i, n)
-            if m and m.group(1) == "esac" and not s.startswith(")", m.end()):
+            if m and m.group(1) == "esac":
                 return m.end(), True
             break
         if i < n and s[i] == "(":
             i += 1
+        patterns = 0
         while True:
             i = SPACE.match(s, i, n).end()  # type: ignore[union-attr]
             if i >= n:
@@ -595,11 +601,15 @@ class Scanner(WordReader):
                 return i + 1, False
             if c == "|":
                 i += 1
+                patterns -= 1
                 continue
             _, j = self.read_word(i)
             if j == i:
                 raise self.stop("a case pattern without )")
             i = j
+            patterns += 1
+            if patterns > 1:
+                raise self.stop("a case pattern without )")
 
     def read_test(self, i: int) -> int:
         """`[[ ... ]]` from behind the `[[`; the offset behind the `]]`."""
