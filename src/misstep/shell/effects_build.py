@@ -39,10 +39,18 @@ NOT_RUN = ("--version", "--help", "-h", "--collect-only", "--co", "--fixtures", 
            "--show-only", "--markers", "--list-sessions", "-l", "--dry-run", "-n")  # fmt: skip
 
 
+WHOLE = frozenset([".", "./...", "...", "test", "tests", "spec", "specs", "./test", "./tests", "src", "./spec"])
+"""What stands for all tests of a project."""
+
+
 def test(x: Context, runner: str, words: list[str]) -> None:
     """Notes a run of tests; `words` are the files and ids that it is restricted to."""
-    found = [a for a in x.argv[1:] if a.partition("=")[0] in FILTERS]
-    x.add("test", words, runner=runner, partial=bool(words or found))
+    words = [w for w in words if w[:1] != "-"]
+    found = [a for a in x.argv[1:] if a.partition("=")[0] in FILTERS and a != "-m"]
+    whole = all(w.rstrip("/") in WHOLE or TEST_SCRIPT.search(w) for w in words)
+    x.add("test", words, runner=runner, partial=bool(found or not whole))
+    if x.waits and x.has("--watch", "--watchAll"):
+        x.add("endless", why=f"{runner} watches")
 
 
 def runner(x: Context) -> None:
@@ -51,10 +59,8 @@ def runner(x: Context) -> None:
         return
     if name in ("ctest", "tox", "nox") and x.has("-N", "--show-only", "-l", "-a", "--list"):
         return
-    if x.has("--watch", "--watchAll") and x.waits:
-        x.add("endless", why=f"{name} watches")
     words = path_words(x.operands(RUNNERS[name], ("--tb", "--maxfail", "--timeout", "--cov", "--durations", "--rootdir", "--config", "--ignore",
-                                  "--junitxml", "--color", "--reporter", "--deselect", "--cov-report", "--testNamePattern", "--maxWorkers")))  # fmt: skip
+                                  "--junitxml", "--color", "--reporter", "--deselect", "--cov-report", "--testNamePattern", "--test-dir", "--maxWorkers")))  # fmt: skip
     test(x, name, words)
 
 
@@ -482,6 +488,9 @@ COMPILE_VERBS = {"cargo": ("build", "b", "rustc", "install_"), "go": ("build", "
 MAKE_VALUES = "CfIjloWE"
 
 
+LATEX = frozenset(["pdflatex", "xelatex", "lualatex", "latexmk", "latex", "pdftex", "xetex", "luatex", "tectonic"])
+
+
 def compiler(x: Context) -> None:
     name = x.name
     if x.argv[1:2] in (["--version"], ["--help"], ["-v"], ["-h"], ["-version"]) or x.has(
@@ -512,7 +521,7 @@ def compiler(x: Context) -> None:
         x.add("endless", why=f"{name} watches")
     if name in ("gcc", "g++", "clang", "clang++", "cc", "c++", "rustc", "ghc") and not path_words(x.operands()):
         return
-    words = path_words(x.operands("oIlLDxBCSGtjf", ("--out", "--crate-type", "--edition", "--outfile", "--outdir", "--build", "-output-directory", "-jobname",
+    words = path_words(x.operands("" if name in LATEX else "oIlLDxBCSGtjf", ("--out", "--crate-type", "--edition", "--outfile", "--outdir", "--build", "-output-directory", "-jobname",
                                   "--output-dir", "--target", "--config")))  # fmt: skip
     x.add(
         "compile",
@@ -551,6 +560,8 @@ def make(x: Context) -> None:
         x.add("run", (), tool=f"{name} {verb}")
     elif verb in ("clean", "distclean", "mrproper", "clobber"):
         x.add("delete", (), recursive=True, tool=f"{name} {verb}")
+        if name == "make" and len(words) > 1:
+            x.add("compile", tool="make", output="")
     elif verb == "install" and name == "make":
         x.add("install", manager="make", packages=())
     elif not (verb and script_kind(x, name, verb)):

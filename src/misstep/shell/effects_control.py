@@ -113,7 +113,7 @@ def editor(x: Context) -> None:
         or any(re.match(r"[+]?(?:wq|q|qa|x)!?$|.*\|\s*(?:wq|q|qa)!?$", a) for a in x.argv)
         or x.has("--headless")
     ):
-        words = path_words(x.operands("cuisST", ("--cmd",)))
+        words = path_words(x.operands("cuST", ("--cmd",)))
         x.add("write", [w for w in words if w[:1] != "+"][:1], append=False, in_place=True)
         return
     if name in ("emacs",) and x.has("--batch", "-batch", "--script"):

@@ -77,7 +77,10 @@ def module(x: Context, name: str, at: int) -> None:
     if module_serves(x, name, rest):
         return
     if name == "unittest":
-        test(x, "unittest", path_words([w for w in rest if w[:1] != "-" and w not in ("discover",)]))
+        words = Context(x.command, ["unittest", *rest], [], 0).operands(
+            "kspt", ("--start-directory", "--pattern", "--top-level-directory")
+        )
+        test(x, "unittest", [w for w in words if w != "discover"])
     elif name in ("pdb", "ipdb", "code", "IPython", "pudb", "bpython", "ptpython"):
         if x.waits and not x.fed:
             x.add("interactive", why=f"python -m {name} is a prompt")

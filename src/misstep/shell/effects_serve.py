@@ -20,6 +20,11 @@ NOT_A_SERVER = re.compile(
     r"(?:^|[_\-.])(?:tests?|spec|client|check|probe|bench\w*|build|make|gen\w*|install|stop|kill|verify|validate|debug|ping|wait)(?:[_\-.]|$)",
     re.I,
 )
+NOT_A_LISTENER = re.compile(
+    r"(?:train|tune|eval|infer|predict|crawl|scrape|fetch|download|send|query|connect|load|migrate|seed|export|import|scan|publish|consume)",
+    re.I,
+)
+"""Programs that may well take the port of somebody else's service."""
 LISTEN_FLAGS = ("--listen", "--bind", "--listen-address", "--listen-addr", "--listen-host", "--listen-port", "--http-port", "--server-port",
                 "--bind-address", "--web.listen-address", "-listen", "-bind")  # fmt: skip
 HOST_FLAGS = ("--host", "--hostname", "--addr", "--address", "-addr", "-host", "--ip")
@@ -520,7 +525,8 @@ def looks_like_server(path: str) -> bool:
 
 def listens(x: Context, words: list[str], script: str) -> bool:
     """Explicit flags: --listen or --bind; a port, where the script's name does not speak against it."""
-    if NOT_A_SERVER.search(script.rsplit("/", 1)[-1]):
+    leaf = script.rsplit("/", 1)[-1]
+    if NOT_A_SERVER.search(leaf) or NOT_A_LISTENER.search(leaf):
         return False
     names = {w.partition("=")[0] for w in words}
     if not names.isdisjoint(LISTEN_FLAGS):

@@ -281,7 +281,7 @@ class _Reader:
                 attr == "run" and self.frameworks and name.split(".")[0] in ("app", "server", "socketio", "application")
             )
         ):
-            self.server(name or attr)
+            self.server(attr if name.startswith("()") or not name else name)
         elif attr == "listen" and "socket" in self.text and ".bind(" in self.text:
             self.server("socket.listen")
         elif name == "time.sleep" and args:
