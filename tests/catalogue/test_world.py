@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from misstep.catalogue import Verdict, get
-from misstep.catalogue._world import changes, core, heart, program, same_path, short, timed_out
+from misstep.catalogue._world import bound, changes, core, digest, heart, program, same_path, short, timed_out
 from misstep.shell import scan
 from misstep.trajectory import FAULTS, After, Before, Call, Event, Prompt, Result, Stop
 
@@ -144,6 +144,17 @@ def test_what_a_call_changes(call: Call, expected: bool | None):
 def test_evidence_is_one_short_line():
     assert short("a\n  b\tc", 80) == "a b c"
     assert len(short("x" * 500, 60)) == 60
+
+
+def test_a_digest_tells_texts_apart_and_is_the_same_in_every_process():
+    assert digest("a") == "1-e8b7be4300620062"
+    assert len({digest(t) for t in ("", "a", "b", "ab", "ba", "\ud800")}) == 6
+
+
+def test_bound_drops_the_oldest():
+    kept = {"a": 1, "b": 2, "c": 3}
+    bound(kept, 2)
+    assert kept == {"b": 2, "c": 3}
 
 
 # -- all of these missteps -----------------------------------------------------------------------
@@ -290,3 +301,54 @@ def test_a_new_prompt_forgets_what_was_killed_and_read():
 def test_a_series_of_polls_is_told_once():
     polls = [(shell(f"sleep {n}; tail -3 train.log"), Result(f"epoch {n}", 0, False)) for n in range(5, 15)]
     assert [h for h in holds("sleep-polling", *polls) if h] == [True]
+
+
+# -- policies ------------------------------------------------------------------------------------
+
+
+def fires(id: str, events: list[Event], command: str, **more) -> bool | None:
+    """Whether the policy would refuse this command after these events."""
+    misstep = get(id)
+    state = misstep.State()
+    for event in events:
+        misstep.observe(state, event)
+    call = shell(command, id="next", **more)
+    return misstep.policies[0].fires(state, Before(len(events), len(events), call))
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("uvicorn app:app --port 8000", True),
+        ("tail -f server.log", True),
+        ("vim notes.txt", True),
+        ("timeout 5 tail -f server.log", False),
+        ("uvicorn app:app > u.log 2>&1 &", False),
+        ("man tar", False),
+        ("git rebase -i HEAD~2", False),
+        ("apt-get install simh", False),
+        ("jupyter notebook --generate-config", False),
+        ("cat > start.sh <<'E'\nuvicorn app:app\nE", False),
+        ("uvicorn 'app:app", False),
+    ],
+)
+def test_what_may_be_refused_before_it_blocks(command: str, expected: bool):
+    assert fires("blocking-foreground", [], command) is expected
+
+
+def test_a_killed_command_is_refused_only_as_it_was():
+    events = stream("Build it.", (shell("make all", timeout=60.0), Result("", None, True, timed_out=True)))
+    assert fires("runs-into-limit-again", events, "make all") is True
+    assert fires("runs-into-limit-again", events, "make all", timeout=600.0) is False
+    assert fires("runs-into-limit-again", events, "make all", background=True) is False
+    assert fires("runs-into-limit-again", events, "make all > make.log 2>&1 &") is False
+    assert fires("runs-into-limit-again", events, "timeout 20 make all") is False
+    assert fires("runs-into-limit-again", events, "make one") is False
+
+
+def test_what_is_kept_is_guarded_and_what_cannot_be_told_is_let_pass():
+    events = stream("Never delete data/raw.csv.")
+    assert fires("destroyed-what-to-keep", events, "rm -rf data") is True
+    assert fires("destroyed-what-to-keep", events, 'rm -rf "$DIR"') is None
+    assert fires("destroyed-what-to-keep", events, "rm -rf build") is False
+    assert fires("destroyed-what-to-keep", events, "echo 'rm -rf data'") is False

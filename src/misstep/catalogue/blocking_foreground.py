@@ -18,6 +18,10 @@ last line of its output was a prompt. It is a misstep when the record shows that
 came back by itself, or has no result, the record cannot tell (unknown). Every start of such a program is an opportunity: in the background
 or under `timeout` it is right.
 
+## What the policy does
+
+It refuses the first such call and says how to start the program so that the shell gets the call back.
+
 ## Known misses
 
 Programs of the user's own that wait without a prompt; servers that are not recognised as such; keystroke harnesses, where running an
@@ -29,13 +33,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from misstep.shell import Effect
-from misstep.trajectory import After, Before, Call
+from misstep.trajectory import After, Before, Call, Event
 
 from ._regex import Regex
 from ._world import Opened, began, limited, opened, short, timed_out
-from .base import Misstep, Verdict
+from .base import Misstep, Policy, Verdict
 
 _KINDS = frozenset(["serve", "interactive", "endless"])
+_QUICK = frozenset(
+    ["--help", "--version", "-V", "--generate-config", "--show-config", "--list", "--check", "--dry-run"]
+)
+_PRINTS = frozenset(["man", "info", "less", "more", "most", "git", "cat", "top", "sudo", "su"])
 _NO_TERMINAL = Regex(
     r"(?i)cannot run editor|unable to start editor|output is not to a terminal|input is not (?:from )?a terminal|not a terminal\b|"
     r"the input device is not a tty|stdin is not a (?:tty|terminal)|TERM environment variable not set|Error opening terminal|"
@@ -48,10 +56,28 @@ _PROMPT = Regex(
 )
 
 
+class LetGo(Policy):
+    id = "blocking-foreground"
+    at = "before"
+    action = "deny"
+    text = (
+        "This waits for a person, or never ends by itself, and would hold the call until a time limit kills it. It was not run. "
+        "A server belongs into a session of its own in the background with its input and both outputs redirected to files; a watcher under a time bound; "
+        "an editor, a pager or a question replaced by the form that needs no terminal (an option that answers, a file that is written, output that is piped)."
+    )
+
+    def fires(self, state: Opened, event: Event) -> bool | None:
+        call = event.call if isinstance(event, Before) else None
+        if call is None or call.kind != "shell" or call.script is None or call.script.damage:
+            return False
+        return any(not _lets_go(e, call) and not _often_harmless(e) for e in _starts(call))
+
+
 class BlockingForeground(Misstep):
     id = "blocking-foreground"
     name = "runs a command in the foreground that waits for a person or never ends"
     State = Opened
+    policies = (LetGo(),)
 
     def on_before(self, state: Opened, event: Before) -> None:
         if event.call.kind == "shell":
@@ -61,7 +87,7 @@ class BlockingForeground(Misstep):
         at, call, result = began(state, event), event.call, event.result
         if at is None or call.script is None or call.script.damage or result.fault or result.shared:
             return None
-        starts = [e for e in call.effects if e.kind in _KINDS and not (e.command and e.command.remote)]
+        starts = _starts(call)
         waits = [e for e in starts if not _lets_go(e, call)]
         if timed_out(call, result):
             prompt = _PROMPT.search(result.output[-400:].rstrip("\n"))
@@ -89,6 +115,23 @@ class BlockingForeground(Misstep):
 def _may_ask(effect: Effect) -> bool:
     """An installer that asks only now and then: what it was killed at may be the work itself."""
     return effect.kind == "interactive" and "confirm" in str(effect.info.get("why") or "")
+
+
+def _starts(call: Call) -> list[Effect]:
+    """What the call starts here that waits or never ends by itself."""
+    return [
+        e
+        for e in call.effects
+        if e.kind in _KINDS and not (e.command and (e.command.remote or _QUICK & set(e.command.argv)))
+    ]
+
+
+def _often_harmless(effect: Effect) -> bool:
+    """What comes back by itself where there is no terminal (a pager prints, git takes its text from elsewhere)."""
+    command = effect.command
+    if effect.kind != "interactive" or command is None:
+        return False
+    return _may_ask(effect) or command.stdin is not None or command.piped_in or command.name in _PRINTS
 
 
 def _lets_go(effect: Effect, call: Call) -> bool:

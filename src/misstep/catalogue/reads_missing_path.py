@@ -36,7 +36,7 @@ _MISSING = Regex(
     r"(?i)\bfile (?:does not|doesn['\u2019]t) exist\b|\bno such file or directory\b|\bfile not found\b|\bENOENT\b|\bpath does not exist\b"
 )
 _MADE_ELSEWHERE = Regex(r"/(?:private/)?(?:tmp|var/folders|var/tmp)/")
-_NAMES = Regex(r"[\w@+-][\w.@+-]*\.\w{1,8}\b|[\w@+-]+(?=/)|\bMakefile\b|\bDockerfile\b|\bLICENSE\b|\bREADME\b")
+_NAMES = Regex(r"[\w@+-]+(?:\.[\w@+-]+)+|\b(?:Makefile|Dockerfile|LICENSE|README)\b")
 
 
 @dataclass
@@ -64,10 +64,12 @@ class ReadsMissingPath(Misstep):
             return None
         paths = _read_only(call)
         if not paths:
-            if not result.fault and (call.kind == "search" or (call.script and not call.script.damage)):
-                state.listed = _names(state.listed, result.output[:6000], 150)
+            if not result.fault and _lists(call):
+                state.listed = _names(state.listed, result.output[:5000], 150)
             return None
         missing = _MISSING.search(result.output[:600]) if result.failed is not False else None
+        if missing and "spawn" in result.output[:600]:
+            return None  # the harness could not start its own program
         if not missing:
             if any(p.endswith((".md", ".txt", ".rst")) for p in paths):
                 state.listed = _names(state.listed, result.output[:30_000], 150)
@@ -79,6 +81,11 @@ class ReadsMissingPath(Misstep):
         if name in state.named or name in state.listed or "REDACTED" in lost:
             return [Verdict(None, at, f"{short(lost, 100)} is not there, but its name was given")]
         return [Verdict(True, at, f"{short(lost, 100)} is not there")]
+
+
+def _lists(call: Call) -> bool:
+    """Whether the call may show names of files."""
+    return call.kind == "search" or (call.script is not None and not call.script.damage)
 
 
 def _names(kept: list[str], text: str, most: int) -> list[str]:

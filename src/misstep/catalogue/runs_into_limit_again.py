@@ -13,8 +13,12 @@ the limit belongs into the background with its output in a file, or under a larg
 ## How it is told
 
 A call killed by the harness's limit is started again in the foreground with no larger limit and is killed again: the same command at
-heart, with nothing changed in between, or the third kill of one program whatever its arguments. It is an opportunity each time when a
+heart, with nothing changed in between, or the third kill of one program that is run on the same things with other options. It is an opportunity each time when a
 killed program is started again; one that ends, or that is in the background, or that has a larger limit, is right.
+
+## What the policy does
+
+It refuses the same command once, while nothing has changed since it was killed, and names the ways out.
 
 ## Known misses
 
@@ -23,13 +27,14 @@ Harnesses that do not say that the limit ended the call; the same work under ano
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from misstep.trajectory import After, Before, Call, Prompt
+from misstep.trajectory import After, Before, Call, Event, Prompt
 
-from ._world import Opened, began, bound, changes, core, digest, heart, opened, program, short, timed_out
-from .base import Misstep, Verdict
+from ._world import Opened, began, bound, changes, core, digest, heart, limited, opened, program, short, timed_out
+from .base import Misstep, Policy, Verdict
 
 
 @dataclass
@@ -37,13 +42,34 @@ class Killed(Opened):
     same: dict[str, list] = field(default_factory=dict)
     """Digest of a killed command since the last change -> [event index, its limit]."""
     programs: dict[str, list] = field(default_factory=dict)
-    """Killed programs -> [kills, event index of the last, largest limit]."""
+    """Killed programs -> [kills, event index of the last, largest limit, what they were run on]."""
+
+
+class NotAgain(Policy):
+    id = "runs-into-limit-again"
+    at = "before"
+    action = "deny"
+    text = (
+        "The same command was just killed by the time limit, and nothing has changed since. It was not run again. "
+        "Start it in the background in a session of its own, with its output in a file, and look at the file from later calls; "
+        "or give it a larger limit where the tool takes one; or make the work smaller first."
+    )
+
+    def fires(self, state: Killed, event: Event) -> bool | None:
+        if not isinstance(event, Before) or event.call.background or event.call.script is None:
+            return False
+        call, script = event.call, event.call.script
+        before = state.same.get(_key(call)) if call.kind == "shell" and not script.damage else None
+        if before is None or any(c.background or limited(c) for c in script.commands):
+            return False
+        return not (call.timeout is not None and (before[1] is None or call.timeout > before[1]))
 
 
 class RunsIntoLimitAgain(Misstep):
     id = "runs-into-limit-again"
     name = "runs again, in the foreground, what a time limit has just killed"
     State = Killed
+    policies = (NotAgain(),)
 
     def on_prompt(self, state: Killed, event: Prompt) -> None:
         state.same.clear()
@@ -61,18 +87,24 @@ class RunsIntoLimitAgain(Misstep):
         if at is None or call.kind != "shell" or script is None or script.damage or result.fault or result.shared:
             return None
         key, name = _key(call), _program(call)
-        if not key or not name:
+        if not key:
             return None
-        before, strikes = state.same.get(key), state.programs.get(name)
+        before, strikes = state.same.get(key), state.programs.get(name) if name else None
         killed = timed_out(call, result)
+        about = _about(call)
+        if strikes and strikes[3] and about and not set(strikes[3]) & set(about):
+            strikes = None
         verdict = self._judge(at, call, killed, before, strikes)
         if not killed and changes(call) is True:
             state.same.clear()
         if killed:
             state.same[key] = [at, call.timeout]
             bound(state.same, 16)
-            past = state.programs.pop(name, [0, 0, None])
-            state.programs[name] = [past[0] + 1, at, max(past[2] or 0, call.timeout or 0) or None]
+            if not name:
+                return verdict
+            past = state.programs.pop(name, [0, 0, None, []])
+            limit = max(past[2] or 0, call.timeout or 0) or None
+            state.programs[name] = [past[0] + 1, at, limit, sorted({*past[3], *about})[:24]]
             bound(state.programs, 16)
         else:
             state.same.pop(key, None)
@@ -91,11 +123,7 @@ class RunsIntoLimitAgain(Misstep):
         if before:
             return [Verdict(True, at, f"killed again: {short(call.command or '', 100)}", (last,))]
         if strikes and strikes[0] >= 2:
-            return [
-                Verdict(
-                    True, at, f"killed a {_ordinal(strikes[0] + 1)} time: {short(call.command or '', 100)}", (last,)
-                )
-            ]
+            return [Verdict(True, at, f"kill number {strikes[0] + 1}: {short(call.command or '', 100)}", (last,))]
         return [Verdict(None, at, "killed again, with other arguments or after a change", (last,))]
 
 
@@ -107,8 +135,15 @@ def _key(call: Call) -> str:
 def _program(call: Call) -> str:
     """The last program of the call, which is the one that a limit cuts off most often."""
     work = heart(call.script) if call.script else []
-    return short(program(work[-1]), 60) if work else ""
+    name = program(work[-1]) if work else ""
+    return "" if name.endswith(" -c") or (work and work[-1].stdin and " " not in name) else short(name, 60)
 
 
-def _ordinal(n: int) -> str:
-    return {3: "third", 4: "fourth", 5: "fifth", 6: "sixth"}.get(n, f"{n}th")
+def _about(call: Call) -> list[str]:
+    """What the last program of the call is run on: packages, files, names; [] where its script says it all."""
+    work = heart(call.script) if call.script else []
+    if not work or work[-1].name.startswith(("python", "node", "bash", "sh", "ruby", "perl")):
+        return []
+    return sorted({re.split(r"[=<>\[]", w)[0][:40] for w in work[-1].argv[2:] if len(w) > 2 and not w.startswith("-")})[
+        :12
+    ]
