@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from posixpath import normpath
 
+from misstep._record import field, record
 from misstep.shell import Command, Effect
 
 from ._fire import Memory, base, keep
@@ -20,7 +20,7 @@ _SIDES = ("-wal", "-shm", "-journal")
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Evidence(Memory):
     """Paths are made absolute where the folder in which a command runs is known."""
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
 
+from misstep._record import field, record
 from misstep.shell import Command, Effect, effects_of, scan
 from misstep.trajectory import After, Before, Call, Stop
 
 from .base import Misstep, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 NEVER_RAN = ("refused", "malformed", "never-ran")
 """Faults after which a call's effects are taken back."""
@@ -27,7 +30,7 @@ KEEP = 24
 """Entries that any list or mapping of a state may hold; the oldest go first."""
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Memory:
     """The part of the state that all of them have."""
 
@@ -101,13 +104,13 @@ class Procedure(Misstep):
 
     def ahead(self, state: Any, event: Before) -> Any:
         """A copy of the state into which this call has been followed."""
-        later = type(state)(**{f.name: copied(getattr(state, f.name)) for f in fields(state)})
+        later = type(state)(**{name: copied(value) for name, value in vars(state).items()})
         self.follow(later, event)
         return later
 
     def foresee(self, state: Any, event: Before) -> Verdict | None:
         """What walk() would say of this call; changes nothing."""
-        ahead = type(state)(**{f.name: copied(getattr(state, f.name)) for f in fields(state)})
+        ahead = type(state)(**{name: copied(value) for name, value in vars(state).items()})
         return self.follow(ahead, event)
 
 

@@ -5,7 +5,7 @@ documentation page, with its examples beside it in a `.yaml` of the same name. D
 policies see `misstep.trajectory` events only, so they run alike over a recorded session, in a live
 agent's hooks, in an experiment and as a reward.
 
-State is a dataclass whose fields hold JSON values (str, int, float, bool, None, lists, dicts with
+State is a `record` whose fields hold JSON values (str, int, float, bool, None, lists, dicts with
 str keys): a hook writes it out after each event and reads it back before the next, so it must stay
 small however long the session is.
 """
@@ -13,13 +13,16 @@ small however long the session is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
+from misstep._record import record
 from misstep.trajectory import After, Before, Compact, Event, Interrupt, Prompt, Say, Stop
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
-@dataclass(slots=True)
+
+@record(slots=True)
 class Verdict:
     """A judged opportunity: at this event the misstep happened, did not happen, or cannot be told."""
 
@@ -33,7 +36,7 @@ class Verdict:
     """Event indices of further evidence (the failing run, the edit, the copy)."""
 
 
-@dataclass
+@record
 class NoState:
     """For missteps that need to remember nothing."""
 

@@ -28,9 +28,8 @@ Comparisons of only some outputs count. Candidates in interpreted languages are 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
+from misstep._record import field, record
 from misstep.shell import Command
 from misstep.trajectory import Before, Event, Stop
 
@@ -50,6 +49,10 @@ from ._fire import (
 )
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _COMPILERS = {
     "gcc",
@@ -99,7 +102,7 @@ def _task(prompt: str) -> str | None:
     return joined(binary, remake, same, bar.group()) if bar else None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Candidates(Memory):
     """Event indices, -1 where there is none."""
 

@@ -25,14 +25,17 @@ Whether the loop covers all candidates, and whether its test is the right one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
+from misstep._record import record
 from misstep.trajectory import After, Before, Call, Event, Stop
 
 from ._fire import SEARCHES, Memory, Procedure, base, code_run, commands, judged, program_of, remember, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _RIGHT = (
     r"(?:valid|winning|correct|legal|possible|matching|satisfying|optimal|acceptable|feasible|distinct|different|qualifying|"
@@ -74,7 +77,7 @@ def _task(prompt: str) -> str | None:
     return None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Answers(Memory):
     """Event indices, -1 where there is none."""
 

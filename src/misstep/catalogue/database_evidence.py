@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
 
 from misstep.shell import Command, Effect
 from misstep.trajectory import After, Before, Call, Event, Prompt, Stop
@@ -39,6 +38,10 @@ from ._evidence import Evidence, is_evidence, looks_like_database, note_copies, 
 from ._fire import Procedure, base, by_command, commands, effects_of_text, keep, program_of, remember, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _DATABASE = r"\b(?:sqlite3?|database|db file|write-ahead log|wal file|\w[\w.-]*\.(?:db|sqlite3?|db3)\b|wal)\b"
 _DAMAGE = (

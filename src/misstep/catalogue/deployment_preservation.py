@@ -28,15 +28,18 @@ followed by a new deployment is still an occurrence.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
+from misstep._record import field, record
 from misstep.shell import Command
 from misstep.trajectory import After, Before, Event, Stop
 
 from ._fire import Memory, Procedure, commands, keep, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _GIT = (
     r"\bgit server\b|\bbare (?:git )?repo(?:sitory)?\b|\bpost-receive\b|\bgit (?:daemon|host(?:ing)?)\b|\bgit clone \S+@\S+"
@@ -62,7 +65,7 @@ def _task(prompt: str) -> str | None:
     return joined(git, web, publish) if git and web and publish else None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Deployment(Memory):
     """What is deployed where, and since when it works."""
 

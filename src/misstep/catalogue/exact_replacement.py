@@ -29,9 +29,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
+from misstep._record import field, record
 from misstep.shell import Command, Effect
 from misstep.trajectory import Before, Event, Prompt, Stop
 
@@ -51,6 +50,10 @@ from ._fire import (
 )
 from ._tasks import clip, denied, first, joined, said, sentences
 from .base import Misstep, Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _MAP = (
     r"\b(?:replac(?:e|es|ed|ing|ement)|substitut(?:e|ed|ing|ion)|swap(?:ping)?)\b.{0,120}?\b(?:with|by|for|from|using|in|of)\b"
@@ -102,7 +105,7 @@ def _credentials(prompt: str) -> bool:
     )
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Edits(Memory):
     """What was written, and whether it was compared since."""
 

@@ -25,15 +25,18 @@ A search whose result the agent ignores. Builds by a program that the text does 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
+from misstep._record import record
 from misstep.shell import Command
 from misstep.trajectory import Before, Event, Stop
 
 from ._fire import SEARCHES, Memory, Procedure, base, commands, judged, program_of, python_code, remember, written
 from ._tasks import denied, joined, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _BUILDERS = {"pdflatex", "xelatex", "lualatex", "latex", "latexmk", "tectonic", "rubber", "arara", "pdftex", "luatex"}
 _LATEX = r"\b(?:la)?tex\b|\bpdflatex\b|\w\.tex\b|\b(?:xe|lua)latex\b|\\?hbox(?:es)?\b"
@@ -45,7 +48,7 @@ _FORBID = (
 _ALLOWED = r"\boverfull\b.{0,50}\b(?:fine|acceptable|ok|okay|allowed|can be ignored|do not matter|don['’]t matter|may (?:stay|remain))\b|\bignore\b.{0,30}\boverfull\b"
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Builds(Memory):
     """Event indices, -1 where there is none."""
 

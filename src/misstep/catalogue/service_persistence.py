@@ -32,15 +32,18 @@ services a probe has reached is not told apart.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
+from misstep._record import record
 from misstep.shell import Command, Effect
 from misstep.trajectory import After, Before, Call, Event, Stop
 
 from ._fire import Memory, Procedure, base, effects_of_text, program_of, remember, written
 from ._tasks import code_work, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _ADDRESS = r"(?:\bport\b|localhost|127\.0\.0\.1|0\.0\.0\.0|https?://|\b\w+@\w|:\d{2,5}\b|\bunix socket\b)"
 _NOUN = (
@@ -129,7 +132,7 @@ def _task(prompt: str) -> str | None:
     return None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Services(Memory):
     """Event indices, -1 where there is none."""
 

@@ -27,14 +27,17 @@ Whether the right values and fields were then chosen. Subtotals that only a file
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
+from misstep._record import record
 from misstep.trajectory import After, Before, Call, Event, Stop
 
 from ._fire import Memory, Procedure, base, code_run, commands, judged, program_of, remember, written
 from ._tasks import code_work, joined, said, sentences
 from .base import Policy, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 _COUNT = (
     r"\b(?:how many|number of|count(?:ing)?(?: up)?|total(?: number of)?|sum of|tally)\b(?: of)?(?: all)?(?: the)?(?: [\w.-]+){0,3}? tokens?\b|\btoken counts?\b|\btokens? (?:in total|altogether)\b"
@@ -64,7 +67,7 @@ def _task(prompt: str) -> str | None:
     return None
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Counts(Memory):
     """Event indices, -1 where there is none."""
 

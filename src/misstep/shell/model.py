@@ -8,11 +8,14 @@ to a shell ...) included. An `Effect` says what one command does to the world.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from misstep._record import field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Redirect:
     """One redirection: `2>&1` is `Redirect(">&", 2, "1")`."""
 
@@ -28,7 +31,7 @@ class Redirect:
     """A heredoc whose delimiter is quoted: the body is taken as it is, nothing in it is expanded."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Command:
     """One simple command."""
 
@@ -68,7 +71,7 @@ class Command:
         return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Block:
     """A compound command, a function or a substitution, as the range `commands[first:last]` of its script."""
 
@@ -85,7 +88,7 @@ class Block:
     """What a for or select runs over, as written with quotes removed (`*.png`)."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Script:
     """All commands of one shell text."""
 
@@ -97,7 +100,7 @@ class Script:
     """Its compound commands, inner ones before those around them."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Effect:
     """What one command, or one tool call of an agent, does.
 

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from misstep._record import record
 
 from .model import Call, Result, Step, Trajectory
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Event:
     """Common to all: the place in the stream and in the record."""
 
@@ -21,28 +22,28 @@ class Event:
     """Position in `Trajectory.steps`, from 0 (live: the turn)."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Prompt(Event):
     """A person's prompt (or the task). The first one decides eligibility."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Say(Event):
     """Text of the agent beside its calls. Hooks do not deliver it, so policies must not need it."""
 
     text: str
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Before(Event):
     """A call is proposed and has not run."""
 
     call: Call
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class After(Event):
     """A call's result is there."""
 
@@ -50,17 +51,17 @@ class After(Event):
     result: Result
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Compact(Event):
     """The agent's context was summarised: what it read before may be gone from its view."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Interrupt(Event):
     """A person broke the agent off: what was under way was not finished by the agent's own decision."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Stop(Event):
     """The agent ends its turn, with this last message."""
 

@@ -1,24 +1,27 @@
 """A trajectory: what an agent was asked, said, did and saw, whatever program recorded it.
 
 The content follows ATIF 1.8 (steps with tool calls, an observation and metrics); the classes are
-plain dataclasses because hooks and scans load them thousands of times a day.
+plain records because hooks and scans load them thousands of times a day.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
+from misstep._record import field, record
 from misstep.shell import Effect, Script, effects_of, scan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FAULTS = ("interrupted", "refused", "harness", "malformed", "never-ran")
 """Why a call has no result that counts: a person interrupted it, a person or a rule refused it, the
 harness broke, the call itself was malformed (unknown tool, bad arguments), it was never started."""
 
 
-@dataclass
+@record
 class Call:
     """One tool call that an agent proposed."""
 
@@ -61,7 +64,7 @@ class Call:
         return ()
 
 
-@dataclass
+@record
 class Result:
     """What came back from a call."""
 
@@ -83,7 +86,7 @@ class Result:
     seconds: float | None = None
 
 
-@dataclass
+@record
 class Step:
     """One turn of the record: a prompt, or a model's answer with its calls and what they gave."""
 
@@ -118,7 +121,7 @@ class Step:
     of a command that outlived its call), `rewritten` ({call id: the input that a hook put in the place of the agent's})."""
 
 
-@dataclass
+@record
 class Outcome:
     """How the attempt was judged, where that is recorded."""
 
@@ -135,7 +138,7 @@ class Outcome:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@record
 class Trajectory:
     """One agent's record of one session; sub-agents have their own."""
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any
+
+from misstep._record import field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _MAX = 100_000
 """Longest script that is looked at."""
@@ -22,7 +26,7 @@ _TEXT = re.compile(r"\btext\s*\(\s*(?:(\w+)(\s*\.\s*output)?\s*\)|(await\s+)(?=t
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
 
-@dataclass
+@record
 class Nested:
     """One call that a script makes for sure, in order."""
 
@@ -35,7 +39,7 @@ class Nested:
     """Position of its bare output, where the script prints only that."""
 
 
-@dataclass
+@record
 class Script:
     calls: list[Nested] = field(default_factory=list)
     texts: int = 0

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +312,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 def _own_fields(target: Call | Result, own: dict[str, Any]) -> None:
     """What atif_out kept of a call or result."""
-    names = {field.name for field in fields(target)}
+    names = set(target.__match_args__)
     for name, value in own.items():
         if name in names and name in _TYPES and isinstance(value, _TYPES[name]):
             setattr(target, name, value)
