@@ -12,9 +12,9 @@ Somebody has to find out which files belong to the result. They are swept into c
 
 ## How it is told
 
-The agent created a file with the name of a throwaway outside /tmp and outside folders of tests, the prompt does not speak of that
-file, and at the end of a session that the agent itself ended it was neither deleted nor moved nor added to the repository. Every such file is an
-opportunity; a deleted one is right.
+The agent created a file with the name of a throwaway outside /tmp and outside folders of tests (or one called `test_*` that it ran by itself, where
+no prompt and no test runner speaks of tests), the prompt does not name that file, and at the end of a session that the agent itself ended it was neither
+deleted nor moved nor added to the repository. Every such file is an opportunity; one that is gone at the end is right.
 
 ## Known misses
 
@@ -39,7 +39,9 @@ _SCRATCH = Regex(
     rf"(?i)^(?:(?:tmp|scratch|throwaway)(?:[_-][\w-]*)?|debug[_-][\w-]*|temp[_-]?(?:\d*|test\w*|script\w*|file\w*)|"
     rf"test[_-](?:fix|debug|manual|quick|script|output|it|tmp|temp|\w*_(?:debug|fix|tmp))|[\w-]*[_-](?:debug|tmp|scratch)){_SUFFIX}"
 )
+_TRIAL = Regex(r"(?i)^test_?\w*\.(?:py|sh|js|mjs|rb)$")
 _VERSION = Regex(rf"(?i)^(?P<stem>[\w-]+?)[_-]?(?:v|attempt|try)(?P<number>\d+){_SUFFIX}")
+_INTERPRETERS = frozenset(["python", "python3", "bash", "sh", "node", "ruby"])
 _ELSEWHERE = Regex(
     r"(?:^|/)(?:tmp|temp|var/folders|scratchpad|\.cache|tests?|__tests__|spec|migrations|testdata|examples?)(?:/|$)"
 )
@@ -53,6 +55,10 @@ class Made(Opened):
     """Event indices of the calls that made scratch files since cleared away, newest last."""
     known: list[str] = field(default_factory=list)
     """Names that prompts and reads brought up before the agent wrote them."""
+    run: list[str] = field(default_factory=list)
+    """Scripts that the agent ran by themselves, newest last."""
+    tests: bool = False
+    """A prompt speaks of tests, or a test runner was used: a file called test_* may be one of the suite."""
     stopped: bool = False
     """The last thing that happened is that the agent ended its turn."""
 
@@ -64,6 +70,7 @@ class LeavesScratchFiles(Misstep):
 
     def on_prompt(self, state: Made, event: Prompt) -> None:
         state.stopped = False
+        state.tests = state.tests or "test" in event.text[:20_000].lower()
         state.known = [*state.known, *re.findall(r"[\w.-]+\.\w{1,5}\b", event.text[:20_000])][-150:]
 
     def on_say(self, state: Made, event: Say) -> None:
@@ -85,7 +92,11 @@ class LeavesScratchFiles(Misstep):
         for effect in call.effects:
             if effect.command is not None and effect.command.remote:
                 continue
-            if effect.kind in ("delete", "move"):
+            if effect.kind in ("run", "test") and (effect.kind == "run" or effect.info.get("runner") in _INTERPRETERS):
+                state.run = [*state.run, *(p[:80] for p in effect.paths)][-40:]
+            elif effect.kind == "test":
+                state.tests = True
+            elif effect.kind in ("delete", "move"):
                 self._clear(state, effect.paths)
             elif effect.kind == "vcs" and effect.info.get("verb") in ("add", "commit", "clean", "stash"):
                 state.made.clear()
@@ -121,12 +132,19 @@ class LeavesScratchFiles(Misstep):
                 True if ended else None, at, f"{path} is still there" + ("" if ended else ", but the record breaks off")
             )
             for path, at in state.made.items()
-            if _SCRATCH.match(posixpath.basename(path)) or _superseded(path, state.made)
+            if _SCRATCH.match(posixpath.basename(path)) or _superseded(path, state.made) or _trial(path, state)
         ]
         calls: dict[int, Verdict] = {}
         for verdict in [*found, *(Verdict(False, at) for at in state.gone)]:
             calls.setdefault(verdict.at, verdict)
         return [calls[at] for at in sorted(calls)]
+
+
+def _trial(path: str, state: Made) -> bool:
+    """Whether a file called test_* was a script for one trial: run by itself, with no word of tests anywhere."""
+    if state.tests or not _TRIAL.match(posixpath.basename(path)):
+        return False
+    return any(same_path(path, p) for p in state.run)
 
 
 def _superseded(path: str, made: dict[str, int]) -> bool:
@@ -142,6 +160,10 @@ def _superseded(path: str, made: dict[str, int]) -> bool:
 def _is_scratch(path: str, known: list[str]) -> bool:
     """Whether a file that the agent wrote has the name of a throwaway, in the work tree, and nobody spoke of it."""
     name = posixpath.basename(path)
-    if not (_SCRATCH.match(name) or _VERSION.match(name)) or name in known or re.search(r"[$*?`]", path):
+    if (
+        not (_SCRATCH.match(name) or _VERSION.match(name) or _TRIAL.match(name))
+        or name in known
+        or re.search(r"[$*?`]", path)
+    ):
         return False
     return not _ELSEWHERE.search(posixpath.dirname(path))
