@@ -41,7 +41,7 @@ from .base import Misstep, Policy, Verdict
 
 _COMMON = Regex(
     r"^(?:python[\d.]*|node|nodejs|java|ruby|perl|php|bash|sh|zsh|dash|ssh|sshd|tmux|screen|docker|containerd|systemd|init|go|npm|npx|yarn|"
-    r"pnpm|bun|deno|uv|pip3?|apt|apt-get|dpkg|git|make|code|chrome|firefox|electron|claude|codex|gemini|\.\*?|)$"
+    r"pnpm|bun|deno|uv|pip3?|apt|apt-get|dpkg|git|make|code|chrome|firefox|electron|claude|codex|gemini|\.\*?)$"
 )
 _DEAD = frozenset([143, 137, -15, -9])
 
@@ -120,7 +120,7 @@ def _broad(how: str | None, pattern: str, state: Served) -> bool | None:
         return None if state.served else True
     if how not in ("name", "pattern"):
         return None
-    if "$" in pattern or "`" in pattern:
+    if not pattern or "$" in pattern or "`" in pattern:
         return None
     plain = pattern.strip().strip("^$").rsplit("/", 1)[-1]
     if _COMMON.match(plain):
