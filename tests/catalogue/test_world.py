@@ -247,6 +247,7 @@ def test_the_refused_option_stands_in_the_command(command: str, output: str, exp
         ("pkill -f server.py", False),
         ("kill %1", False),
         ("ps aux | grep 'report.py' | grep -v grep | awk '{print $2}' | head -1 | xargs kill", False),
+        ("ps aux | grep 'python -m notebook' | grep -v grep | awk '{print $2}' | xargs kill", False),
         ("ps aux | grep python | awk '{print $2}' | xargs kill -9", True),
         ("kill 4211", False),
     ],
