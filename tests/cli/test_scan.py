@@ -286,4 +286,4 @@ def test_every_file_of_the_corpus(run, shared: Path, monkeypatch):
     assert not lines[-1]["not_counted"]["detector_errors"]
     failed = [line for line in lines if line["kind"] == "skipped" and "the reader failed" in line["reason"]]
     assert failed == []
-    assert lines[-1]["sessions"] > 150
+    assert lines[-1]["sessions"] >= 80

@@ -37,8 +37,9 @@ def test_an_empty_home(tmp_path: Path):
 
 
 def test_the_working_folder(tmp_path: Path):
-    for name in ("jobs", "trajectories", "runs"):
-        (tmp_path / name).mkdir()
+    for name in ("jobs/j1/t1/result.json", "trajectories/me/x/x.traj", "runs/r/results.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("{}")
     here = {"Harbor": ["jobs"], "SWE-agent": ["trajectories"], "Terminal-Bench": ["runs"]}
     assert found(tmp_path / "home", here=tmp_path) == {a: [str(tmp_path / p) for p in ps] for a, ps in here.items()}
 
@@ -64,6 +65,13 @@ def test_several_claude_folders(tmp_path: Path):
         (tmp_path / name / "projects").mkdir(parents=True)
     both = f"{tmp_path}/a,{tmp_path}/b"
     assert len(found(tmp_path, {"CLAUDE_CONFIG_DIR": both})["Claude Code"]) == 2
+
+
+def test_folders_of_the_same_name_that_hold_other_things(tmp_path: Path):
+    for name in ("jobs/cron/nightly.sh", "trajectories/lidar/0001.bin", "runs/tensorboard/events.out"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x")
+    assert found(tmp_path / "home", here=tmp_path) == {}
 
 
 def test_one_folder_by_two_names_is_one(tmp_path: Path):

@@ -73,9 +73,26 @@ def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[
     mini = environ.get("MSWEA_GLOBAL_CONFIG_DIR")
     for name in ("last_mini_run.traj.json", "trajectories"):
         yield "mini-swe-agent", (Path(mini).expanduser() if mini else config_mini) / name
-    yield "Harbor", here / "jobs"
-    yield "SWE-agent", here / "trajectories"
-    yield "Terminal-Bench", here / "runs"
+    # Common names for folders of other things too: only where what an evaluation leaves is in them.
+    for agent, path, marks in (
+        ("Harbor", here / "jobs", {"result.json", "config.json"}),
+        ("Terminal-Bench", here / "runs", {"results.json", "run_metadata.json"}),
+        ("SWE-agent", here / "trajectories", set()),
+    ):
+        if _holds(path, marks, ".traj", 3):
+            yield agent, path
+
+
+def _holds(root: Path, marks: set[str], suffix: str, depth: int) -> bool:
+    """Whether a folder some levels below has one of the marks, or a file with the suffix."""
+    try:
+        entries = sorted(os.scandir(root), key=lambda e: e.name)[:200]
+    except OSError:
+        return False
+    if any(e.name in marks or (not marks and e.name.endswith(suffix)) for e in entries):
+        return True
+    folders = [e for e in entries if e.is_dir(follow_symlinks=False)]
+    return depth > 1 and any(_holds(Path(e.path), marks, suffix, depth - 1) for e in folders)
 
 
 def _glob(root: Path, name: str) -> list[Path]:

@@ -175,12 +175,12 @@
   }
   function whisker(found) {
     const reach = Math.max(0.05, Math.abs(found.low), Math.abs(found.high), Math.abs(found.difference));
-    const x = (v) => 100 + (v / reach) * 92;
-    return svg("svg", { class: "whisker", viewBox: "0 0 200 26", preserveAspectRatio: "none", "aria-hidden": "true" },
-      svg("line", { class: "axis", x1: 4, x2: 196, y1: 13, y2: 13 }),
-      svg("line", { class: "zero", x1: 100, x2: 100, y1: 2, y2: 24 }),
+    const x = (v) => 150 + (v / reach) * 138;
+    return svg("svg", { class: "whisker", viewBox: "0 0 300 26", "aria-hidden": "true" },
+      svg("line", { class: "axis", x1: 6, x2: 294, y1: 13, y2: 13 }),
+      svg("line", { class: "zero", x1: 150, x2: 150, y1: 2, y2: 24 }),
       svg("line", { class: "range", x1: x(found.low), x2: x(found.high), y1: 13, y2: 13 }),
-      svg("circle", { class: "dot", cx: x(found.difference), cy: 13, r: 4.5 }));
+      svg("circle", { class: "dot", cx: x(found.difference), cy: 13, r: 5 }));
   }
   function about(sum) {
     const { m } = sum;
@@ -391,9 +391,9 @@
   fact("sessions", num(facts.sessions), facts.subagents ? `${num(facts.subagents)} of sub-agents` : "");
   fact("steps", num(facts.steps));
   fact("calls", num(facts.calls));
-  for (const [name, shownName] of Object.entries(facts.agents)) {
-    if (Object.keys(facts.agents).length <= 4) fact(shownName, num(sessions.filter((s) => s.agent === name).length));
-  }
+  const byAgent = new Map();
+  for (const s of sessions) byAgent.set(s.agent, (byAgent.get(s.agent) || 0) + 1);
+  $("agents").textContent = [...byAgent].sort((a, b) => b[1] - a[1]).slice(0, 6).map(([name, n]) => `${agentName(name)} ${num(n)}`).join(" · ");
   $("view-policies").replaceChildren(...policies());
   $("view-rest").replaceChildren(...rest());
   render();
