@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,9 @@ class Agent:
     trust: bool = True
 
     def __post_init__(self) -> None:
-        self.home, self.work = self.root / "home", self.root / "work"
+        # Not below /tmp: policies take what is there for the agent's own.
+        (CLIS / "work").mkdir(parents=True, exist_ok=True)
+        self.home, self.work = self.root / "home", Path(tempfile.mkdtemp(dir=CLIS / "work"))
         self.state = self.root / "state"
         for folder in (self.home, self.work):
             folder.mkdir(parents=True, exist_ok=True)
@@ -118,6 +122,9 @@ class Agent:
             text=True,
             check=check,
         )
+
+    def close(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
 
     def install(self) -> None:
         self.guard("install", self.host, *(["--trust"] if self.host == "codex" and self.trust else []))

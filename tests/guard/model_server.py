@@ -15,13 +15,17 @@ from itertools import count
 from typing import Any
 
 
+_IDS = count(1)
+"""Of calls and messages: a resumed session may not see one twice."""
+
+
 class ModelServer:
     def __init__(self, script: list[dict[str, Any]]) -> None:
         self.script = script
         self.turn = 0
         self.requests: list[dict[str, Any]] = []
         """Bodies of the requests that were answered from the script, in order."""
-        self.ids = count(1)
+        self.ids = _IDS
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"model": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -91,6 +91,12 @@ def mode_of(given: dict[str, Any]) -> str:
 
 def load(given: dict[str, Any]) -> Portfolio:
     """The portfolio for this process, by the settings and the mode. Raises PortfolioError."""
+    chosen = os.environ.get("MISSTEP_PORTFOLIO") or given.get("portfolio")
+    if chosen:
+        plain = read_json(str(chosen))
+        if not isinstance(plain, dict):
+            raise PortfolioError(f"{chosen} cannot be read")
+        return from_plain(plain, mode_of(given))
     plain = read_json(portfolio_file())
     stamp = stamp_of_catalogue()
     if not isinstance(plain, dict) or plain.get("stamp") != stamp:

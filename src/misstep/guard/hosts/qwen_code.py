@@ -64,6 +64,8 @@ def _result(output: str, shell: bool, failed: bool) -> dict[str, Any]:
     result: dict[str, Any] = {"failed": failed}
     if not shell:
         return clipped(result, output)
+    if failed and not output.startswith("Command: "):
+        result.update(failed=None, fault="refused")  # by a rule of the host's: it never ran
     body, mark, tail = output.rpartition("\nExit Code: ")
     if mark:
         code = tail.partition("\n")[0].strip()
