@@ -95,7 +95,7 @@ class Context:
                 return True
             if sign:
                 continue
-            if letters and a[1] != "-" and not letters.isdisjoint(a[1:]) and a[1:].replace("-", "").isalpha():
+            if letters and a[1] != "-" and (a[1] in letters or (not letters.isdisjoint(a[1:]) and a[1:].isalpha())):
                 return True
         return False
 

@@ -46,10 +46,10 @@ WHOLE = frozenset([".", "./...", "...", "test", "tests", "spec", "specs", "./tes
 def test(x: Context, runner: str, words: list[str]) -> None:
     """Notes a run of tests; `words` are the files and ids that it is restricted to."""
     words = [w for w in words if w[:1] != "-"]
-    found = [a for a in x.argv[1:] if a.partition("=")[0] in FILTERS and a != "-m"]
+    found = [a for a in x.argv[1:] if a.partition("=")[0] in FILTERS and a != "-m" and a not in runner]
     whole = all(w.rstrip("/") in WHOLE or TEST_SCRIPT.search(w) for w in words)
     x.add("test", words, runner=runner, partial=bool(found or not whole))
-    if x.waits and x.has("--watch", "--watchAll"):
+    if x.waits and ("--watch" in x.argv or "--watchAll" in x.argv):
         x.add("endless", why=f"{runner} watches")
 
 

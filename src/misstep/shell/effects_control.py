@@ -50,7 +50,7 @@ def _found(x: Context, text: str) -> None:
     if ("lsof" in text and ":" in text) or "fuser" in text:
         x.add("kill", how="port", pattern=m.group(1) if m else "")
     elif "pgrep" in text or ("grep" in text and "ps" in text):
-        p = re.search(r"p?grep\s+(?:-\w+\s+)*[\"']?([^\"'|)\s]+)", text)
+        p = re.search(r"p?grep\s+(?:-\w+\s+)*[\"']?([^\"'|)`\s]+)", text)
         full = "pgrep" not in text or bool(re.search(r"pgrep\s+-\w*f", text))
         x.add("kill", how="pattern" if full else "name", pattern=p.group(1) if p else "")
     elif "pidof" in text:

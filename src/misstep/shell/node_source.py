@@ -7,15 +7,13 @@ import re
 from .context import Context
 from .effects_files import is_local
 
-LITERAL = r"\(\s*(['\"`])([^'\"`$\n]+)\1"
 CALLS = re.compile(
     r"\b(writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|readFileSync|readFile|createReadStream|unlinkSync|unlink|rmSync|rm|"
-    r"copyFileSync|copyFile|renameSync|rename|execSync|exec|fetch|get|request)\s*"
-    + LITERAL
-    + r"(?:\s*,\s*(['\"`])([^'\"`$\n]+)\4)?"
+    r"copyFileSync|copyFile|renameSync|rename|execSync|exec|fetch|get|request)\s*\(\s*(['\"`])([^'\"`$\n]+)\2"
+    r"(?:\s*,\s*(['\"`])([^'\"`$\n]+)\4)?"
 )
 LISTEN = re.compile(r"\.listen\s*\(\s*(\d+)?")
-DATABASE = re.compile(r"new\s+(?:\w+\.)?Database(?:Sync)?" + LITERAL + r"([^)]*)\)")
+DATABASE = re.compile(r"new\s+(?:\w+\.)?Database(?:Sync)?\(\s*(['\"`])([^'\"`$\n]+)\1([^)]*)\)")
 
 
 def node_effects(x: Context, text: str) -> None:

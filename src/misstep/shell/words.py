@@ -15,6 +15,10 @@ MAX_DEPTH = 40
 """Substitutions within substitutions. Agents write three or four; each level costs one Python call or two."""
 
 
+MAX_ARITHMETIC = 4000
+"""Characters of one `(( ... ))`. The search for its end may be in vain, so it has to be short."""
+
+
 class Damage(Exception):
     """The rest of the text cannot be read (an unclosed quote, nesting too deep). Never leaves the package."""
 
@@ -199,7 +203,7 @@ class WordReader:
             parts.append(s[i : i + 2])
             return i + 2
         if c == "[":  # the old $[ ... ]
-            j = s.find("]", i, n)
+            j = s.find("]", i, min(n, i + MAX_ARITHMETIC))
             if j > 0:
                 self.dynamic = True
                 parts.append(s[i : j + 1])
@@ -336,7 +340,8 @@ class WordReader:
 
     def arithmetic_end(self, i: int) -> int:
         """The offset behind the `))` that closes the `((` whose inside starts at `i`; 0 where it is no arithmetic."""
-        s, n = self.s, self.n
+        s = self.s
+        n = min(self.n, i + MAX_ARITHMETIC)
         level = 0
         while True:
             m = ARITH_STEP.search(s, i, n)
@@ -348,7 +353,7 @@ class WordReader:
                 level += 1
             elif c == ")":
                 if level == 0:
-                    return i + 1 if s.startswith(")", i) and i < n else 0
+                    return i + 1 if s.startswith(")", i) and i < self.n else 0
                 level -= 1
             elif c == "\\":
                 i += 1

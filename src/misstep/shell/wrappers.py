@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from misstep._record import field, record
 
 from .model import Command
 
 
-@dataclass
+@record
 class Inner:
     """What a wrapper runs: `command.argv[at:]` (up to `end`), other words (`argv`), or shell text."""
 
