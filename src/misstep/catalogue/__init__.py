@@ -15,18 +15,20 @@ _found: tuple[Misstep, ...] | None = None
 
 def missteps() -> tuple[Misstep, ...]:
     """Every misstep of the catalogue, by id."""
-    # A hook loads single modules of this package: what lists them all is imported here.
-    import importlib
-    import pkgutil
+    # A hook loads single modules of this package: what lists them all is imported here. (Not with pkgutil, which
+    # loads inspect: a third of the catalogue's own import time.)
+    import os
+    from importlib import import_module
 
     global _found
     if _found is not None:
         return _found
     found: list[Misstep] = []
-    for module in pkgutil.iter_modules(__path__):
-        if module.name in _PARTS or module.name.startswith("_"):
+    names = {file.removesuffix(".py") for folder in __path__ for file in os.listdir(folder) if file.endswith(".py")}
+    for name in sorted(names - _PARTS):
+        if name.startswith("_"):
             continue
-        loaded = importlib.import_module(f"{__name__}.{module.name}")
+        loaded = import_module(f"{__name__}.{name}")
         found += [
             value()
             for value in vars(loaded).values()

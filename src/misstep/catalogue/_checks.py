@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
+from misstep._record import field, record
 from misstep.shell import Command, Effect
 from misstep.trajectory import After, Before, Call, Compact, Event, Interrupt, Prompt, Result, Say
 
 from ._regex import Regex, words
 from ._tests import EMPTY, FAILED, PASSED, UNKNOWN, Run, outcome, read
 from .base import Misstep, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 KINDS = {"test": "tests", "compile": "build", "lint": "lint"}
 """Effect kind -> the word for it."""
@@ -63,7 +66,7 @@ _LINT_GOOD = Regex(
 )
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Facts:
     """What one call is, as far as checks are concerned."""
 
@@ -241,7 +244,7 @@ def _first_line(output: str) -> str:
     return ""
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Checks:
     """The state: event indices, -1 where there was none."""
 

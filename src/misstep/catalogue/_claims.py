@@ -8,13 +8,14 @@ checklists still open, code and quoted text are none.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from misstep._record import record
 
 from ._regex import Regex, words
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Claim:
     """One claim of success."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from misstep._record import record
 
 from ._regex import Regex
 
 PASSED, FAILED, EMPTY, UNKNOWN = "passed", "failed", "empty", "unknown"
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Run:
     """The outcome of one test run (or of several in one output: one that failed makes it failed)."""
 

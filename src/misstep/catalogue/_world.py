@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import zlib
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Command, Script
 from misstep.trajectory import After, Before, Call, Result
 
@@ -142,7 +142,7 @@ _TIMED_OUT = Regex(
 _SIGNALS = frozenset([124, 137, 143, -9, -15])
 
 
-@dataclass
+@record
 class Opened:
     """State that remembers where calls were proposed, so that a result can be told of its Before."""
 

@@ -24,8 +24,8 @@ Names are told apart by their last part alone: having read one `config.py` count
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.trajectory import After, Call, Compact, Prompt
 
 from ._regex import Regex, words
@@ -45,7 +45,7 @@ _PATH = Regex(r"(?<![\w/.-])[\w./+@-]*\w\.\w+(?![\w/])")
 _MOST = 120
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Seen:
     read: list[str] = field(default_factory=list)
     """Names of files that the agent has seen the inside of, or wrote; the last ones."""

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from misstep._record import record
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call, Event, Prompt
 
@@ -46,7 +46,7 @@ _COMMON = Regex(
 _DEAD = frozenset([143, 137, -15, -9])
 
 
-@dataclass
+@record
 class Served(Opened):
     served: bool = False
     """The agent started a server or looked who holds a port."""

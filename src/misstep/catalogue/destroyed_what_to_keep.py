@@ -32,8 +32,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call, Event, Prompt
 
@@ -68,7 +68,7 @@ _SQL = Regex(r"(?i)\b(?:drop\s+table|truncate(?:\s+table)?|delete\s+from)\s+(?:i
 _TABLE = Regex(r"(?i)[`'\"](\w{2,})[`'\"]\s+table|\btable\s+[`'\"](\w{2,})[`'\"]")
 
 
-@dataclass
+@record
 class Kept(Opened):
     kept: list[list[str]] = field(default_factory=list)
     """[path or table, 'change' | 'remove' | 'table', the words that protect it], at most 24."""

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call, Event, Prompt
 
@@ -49,7 +49,7 @@ _OWN_GROUND = Regex(
 )
 
 
-@dataclass
+@record
 class Looks(Opened):
     looked: bool = False
     """git was asked for the state of the work tree since the last prompt."""

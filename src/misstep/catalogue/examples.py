@@ -25,16 +25,19 @@ was recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from misstep._record import field, record
 from misstep.trajectory import After, Before, Call, Compact, Event, Interrupt, Prompt, Result, Say, Stop
 
 from .base import Misstep
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-@dataclass
+
+@record
 class Example:
     """One example stream."""
 
@@ -108,10 +111,10 @@ def _events(item: dict[str, Any], at: int, number: int, name: str) -> list[Event
 
 
 def _call(item: dict[str, Any], number: int, name: str) -> Call:
-    id = f"c{number}"
+    made = f"c{number}"
     if "run" in item:
         return Call(
-            id,
+            made,
             "Bash",
             "shell",
             command=item["run"],
@@ -120,17 +123,17 @@ def _call(item: dict[str, Any], number: int, name: str) -> Call:
             cwd=item.get("cwd"),
         )
     if "keys" in item:
-        return Call(id, "bash_command", "keys", command=item["keys"])
+        return Call(made, "bash_command", "keys", command=item["keys"])
     if "read" in item:
-        return Call(id, "Read", "read", {"file_path": item["read"]}, paths=(item["read"],))
+        return Call(made, "Read", "read", {"file_path": item["read"]}, paths=(item["read"],))
     if "write" in item:
         edit = (item["write"], "", str(item.get("text", "")))
-        return Call(id, "Write", "write", {"file_path": item["write"]}, paths=(item["write"],), edits=(edit,))
+        return Call(made, "Write", "write", {"file_path": item["write"]}, paths=(item["write"],), edits=(edit,))
     if "edit" in item:
         edit = (item["edit"], str(item.get("old", "")), str(item.get("new", "")))
-        return Call(id, "Edit", "edit", {"file_path": item["edit"]}, paths=(item["edit"],), edits=(edit,))
+        return Call(made, "Edit", "edit", {"file_path": item["edit"]}, paths=(item["edit"],), edits=(edit,))
     if "search" in item:
-        return Call(id, "Grep", "search", {"pattern": item["search"]})
+        return Call(made, "Grep", "search", {"pattern": item["search"]})
     if "tool" in item:
-        return Call(id, item["tool"], item.get("kind", "other"), item.get("arguments", {}))
+        return Call(made, item["tool"], item.get("kind", "other"), item.get("arguments", {}))
     raise ValueError(f"example {name!r}: event {number} is none of the known kinds: {sorted(item)}")

@@ -25,8 +25,8 @@ Agents whose record does not hold their text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.trajectory import After, Prompt, Say, Stop
 
 from ._checks import is_test_file
@@ -57,7 +57,7 @@ _IN_CALL = Regex(rf"(?i){_WORD}|\bsimulat\w+|\brandom")
 _SPEAKS_OF = Regex(rf"(?i)\b{_WORD}\b|\bsimulat\w*|\bsynthetic\w*|\bsample data\b|\btest data\b|\bseed\w*\b")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Made:
     at: int = -1
     """The first statement that something is made up, after the last prompt."""

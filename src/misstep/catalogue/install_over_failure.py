@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Prompt
 
@@ -78,7 +78,7 @@ _ASKS = Regex(
 )
 
 
-@dataclass
+@record
 class Tries(Opened):
     failed: dict[str, list] = field(default_factory=dict)
     """Packages whose last install failed -> [event index, overrides that it had, whether the cause was asked for since]."""

@@ -26,8 +26,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.trajectory import After, Before, Prompt, Say, Stop
 
 from ._regex import Regex
@@ -47,7 +47,7 @@ _ELSEWHERE = Regex(
 )
 
 
-@dataclass
+@record
 class Made(Opened):
     made: dict[str, int] = field(default_factory=dict)
     """Scratch files that stand in the work tree -> event index of the call that made them."""

@@ -27,8 +27,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Effect
 from misstep.trajectory import After, Before, Prompt
 
@@ -48,7 +48,7 @@ _ASKED = Regex(
 )
 
 
-@dataclass
+@record
 class Inputs(Opened):
     given: list[str] = field(default_factory=list)
     """Data files that a prompt gives or the agent read before it ran anything of its own, newest last, at most 60."""

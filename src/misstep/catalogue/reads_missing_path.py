@@ -24,8 +24,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.trajectory import After, Before, Call, Prompt
 
 from ._regex import Regex
@@ -39,7 +39,7 @@ _MADE_ELSEWHERE = Regex(r"/(?:private/)?(?:tmp|var/folders|var/tmp)/")
 _NAMES = Regex(r"[\w@+-]+(?:\.[\w@+-]+)+|\b(?:Makefile|Dockerfile|LICENSE|README)\b")
 
 
-@dataclass
+@record
 class Named(Opened):
     named: list[str] = field(default_factory=list)
     """File names in prompts, newest last, at most 100."""

@@ -23,14 +23,17 @@ between. Keystrokes to a terminal, where the record does not tell which command 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 from zlib import crc32
 
+from misstep._record import field, record
 from misstep.trajectory import After, Before, Call, Compact, Interrupt, Prompt, Say
 
 from ._regex import Regex, words
 from .base import Misstep, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _LOOKS = words(
     "cd pwd ls ll tree cat bat head tail less wc sort uniq cut grep egrep fgrep rg ag find fd diff cmp stat file du df which type command "
@@ -51,7 +54,7 @@ _NUMBERS = Regex(r"0x[0-9a-f]+|\d+")
 _MOST = 12
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Failures:
     failed: dict[str, list[Any]] = field(default_factory=dict)
     """Command's digest -> [index, digest of its output], while nothing has changed since."""

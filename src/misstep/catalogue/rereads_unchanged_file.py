@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.trajectory import After, Before, Call, Compact, Interrupt, Prompt
 
 from ._world import Opened, began, bound, digest, opened, same_path
@@ -38,7 +38,7 @@ FAR = 40
 """Calls after which a reading counts as out of sight."""
 
 
-@dataclass
+@record
 class Seen(Opened):
     calls: int = 0
     seen: dict[str, list] = field(default_factory=dict)

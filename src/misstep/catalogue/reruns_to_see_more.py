@@ -24,8 +24,8 @@ filtered form is not behind a pipe.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Script
 from misstep.trajectory import After, Before, Call, Compact, Prompt
 
@@ -38,7 +38,7 @@ _ASKS = Regex(r"(?:^| )(?:--?version|version|--?help|-h|linters|--list)(?: |$)")
 """Words that make it no run."""
 
 
-@dataclass
+@record
 class Ran(Opened):
     ran: dict[str, list] = field(default_factory=dict)
     """Checks that finished since the last change: core's digest -> [event index, digest of filters, cut by the harness]."""

@@ -29,15 +29,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.trajectory import After, Before, Call, Event, Prompt
 
 from ._world import Opened, began, bound, changes, core, digest, heart, limited, opened, program, short, timed_out
 from .base import Misstep, Policy, Verdict
 
 
-@dataclass
+@record
 class Killed(Opened):
     same: dict[str, list] = field(default_factory=dict)
     """Digest of a killed command since the last change -> [event index, its limit]."""

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from misstep._record import field, record
 from misstep.shell import Script
 from misstep.trajectory import After, Before, Prompt, Stop
 
@@ -37,7 +37,7 @@ LEAST = 2.0
 _LOOPS = frozenset(["while", "until", "for"])
 
 
-@dataclass
+@record
 class Polls(Opened):
     series: list[int] = field(default_factory=list)
     """Event indices of the sleeping looks of the present series."""

@@ -24,8 +24,8 @@ tests than those of the change counts as a check.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from misstep._record import record
 from misstep.trajectory import After
 
 from ._checks import FAILED, KINDS, PASSED, Checks, Following, observe
@@ -41,7 +41,7 @@ _ELSEWHERE = Regex(
 _HOOKS = Regex(r"(?i)\bhook|husky|lint-staged|lefthook|\.{6,}\s*Passed|pre-commit")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Commits(Checks):
     commit: int = -1
     """The last commit."""

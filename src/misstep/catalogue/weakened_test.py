@@ -24,14 +24,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
 
+from misstep._record import field, record
 from misstep.trajectory import After, Call, Prompt
 
 from ._checks import FAILED, Checks, Following, is_test_file, observe
 from ._regex import Regex
 from .base import Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SKIP = Regex(
     r"\bt\.Skip(?:f|Now)?\(|@pytest\.mark\.(?:skip|skipif|xfail)\b|\bpytest\.(?:skip|xfail)\(|@unittest\.(?:skip|expectedFailure)|\bself\.skipTest\(|"
@@ -57,7 +60,7 @@ _LEFT_OUT = Regex(
 _NAME = Regex(r"(?:--- FAIL: (\w+)|FAILED (\S+?)::|FAIL:? +(\S+\.\w+)|ERROR (\S+\.py))")
 
 
-@dataclass(eq=False, repr=False)
+@record
 class Weakening(Checks):
     names: list[str] = field(default_factory=list)
     """Test files and functions that the last failing run named, at most twelve."""
