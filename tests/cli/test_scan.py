@@ -203,6 +203,50 @@ def test_a_fault_of_our_own_is_one_line_and_debug_shows_it(run, sessions: Path, 
         run("scan", sessions, "--debug")
 
 
+def test_an_interruption(run, sessions: Path, monkeypatch):
+    import misstep.scan.run as module
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "scan", interrupted)
+    assert run("scan", sessions) == (130, "", "\nmisstep: interrupted\n")
+
+
+def test_an_interruption_keeps_what_was_read(sessions: Path, making, own_home: Path, tmp_path: Path):
+    """Half of the sessions are read, then Ctrl-C: the next scan goes on from there, and no worker complains."""
+    for n in range(40):
+        making.session(tmp_path / f"many/{n}.jsonl", ["ls"] * 3, prompt=f"task {n}")
+    code = (
+        "import os, signal, misstep.scan.read as r\n"
+        "r.IN_LINE, r._BATCH_UNITS = 0, 1\n"
+        "import misstep.scan.index as i; i._WRITTEN_AT_ONCE = 1\n"
+        "real = i.Index.put\n"
+        "def put(self, *args):\n"
+        "    real(self, *args)\n"
+        "    put.n += 1\n"
+        "    if put.n == 20: os.killpg(0, signal.SIGINT)\n"
+        "put.n = 0; i.Index.put = put\n"
+        "from misstep.cli import main; main()"
+    )
+    args = [sys.executable, "-c", code, "scan", str(tmp_path / "many"), "--workers", "2"]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=60, start_new_session=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nmisstep: interrupted\n")
+    from misstep.scan.index import Index
+
+    with Index() as index:
+        assert len(index.sessions("")) == 0 and index._db is not None
+        assert index._db.execute("SELECT count(*) FROM unit").fetchone()[0] >= 20
+
+
+def test_a_reader_that_goes_away(sessions: Path):
+    code = "from misstep.cli import main; main()"
+    args = [sys.executable, "-c", code, "scan", str(sessions), "--json", "-"]
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b"" and running.wait(30) == 0
+
+
 def test_text_of_a_transcript_cannot_drive_the_terminal(run, tmp_path: Path, making):
     nasty = "echo BAD \x1b[31mred\x1b]0;title\x07 [bold]x[/bold] :smile: \u202eabc \x9b2J"
     making.session(tmp_path / "s.jsonl", [nasty], id="[bold]\x1b[2J", prompt=nasty)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -39,6 +40,13 @@ class _Lazy(click.Group):
         if name not in _COMMANDS:
             return None
         return importlib.import_module(f"misstep.cli.{name}").command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `misstep scan | head`: what was asked for was shown; 1 would mean --fail-on
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise click.exceptions.Exit(0) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -85,9 +93,16 @@ def main() -> None:
     # Records are many small objects without cycles: looking for some every 700 of them is a tenth of a scan.
     gc.set_threshold(100_000, 20, 20)
     try:
-        group(prog_name="misstep")
+        done = group.main(prog_name="misstep", standalone_mode=False)
+        sys.exit(done if isinstance(done, int) else 0)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("misstep: interrupted", err=True)
+        sys.exit(130)
     except Exception as error:
         if _debug:
             raise

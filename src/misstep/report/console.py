@@ -24,12 +24,17 @@ _THEME = Theme(
 WIDEST = 116
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
     """A console without markup, emoji or highlighting; as wide as the terminal, at most WIDEST, 100 where there is none."""
     out = file or sys.stdout
     if width is None:
         width = Console(file=out).width if out.isatty() or os.environ.get("COLUMNS") else 100
-    return Console(
+    return _Console(
         file=out, width=max(40, min(width, WIDEST)), theme=_THEME, markup=False, emoji=False, highlight=False
     )
 

@@ -123,7 +123,14 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
     # fork starts at once, and nothing else runs in this process yet; elsewhere it is not safe.
     context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
-    return ProcessPoolExecutor(workers, mp_context=context)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+
+
+def _ignore_interrupts() -> None:
+    """An interruption is the main process's to answer: workers finish what they read."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _read_batch(paths: list[str], strict: bool) -> list[bytes]:
