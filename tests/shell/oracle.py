@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from misstep.shell import parse
+from misstep.shell.words import ansi_c
 
 
 @dataclass
@@ -89,7 +90,7 @@ class _Tree:
                     k += 1
             return "".join(out)
         if kind == "SglQuoted":
-            return p.get("Value", "")
+            return ansi_c(p.get("Value", "")) if p.get("Dollar") else p.get("Value", "")
         if kind == "DblQuoted":
             return "".join(self.part(q, True) for q in p.get("Parts", ()))
         return self.source(p)

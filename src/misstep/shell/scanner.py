@@ -455,7 +455,7 @@ class Scanner(WordReader):
             target, j = self.read_word(i)
             quoted = self.quoted
         self.dynamic, self.globbed, self.quoted = saved
-        if j == i:
+        if j == i or (target.isdigit() and j < n and s[j] in "<>" and not quoted):
             self.flaw("a redirection without a target")
         if fd_word.isdigit():
             fd: int | None = int(fd_word[:6])
