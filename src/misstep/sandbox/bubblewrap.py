@@ -1,0 +1,542 @@
+"""The embedded backend: bubblewrap around an overlay of layers, with an init of our own as PID 1."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from misstep.sandbox import cgroups, native, store, transfer
+from misstep.sandbox.base import (
+    BASE_ENV,
+    Bind,
+    Done,
+    Limits,
+    Process,
+    Root,
+    SandboxError,
+    SandboxGone,
+)
+from misstep.sandbox.channel import Answer, Channel, NotStarted, User
+from misstep.sandbox.shell import ResidentShell
+
+_CAPABILITIES = (
+    "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SETFCAP NET_BIND_SERVICE SYS_CHROOT SYS_PTRACE"
+).split()
+"""Docker's, less MKNOD, NET_RAW and AUDIT_WRITE; SYS_PTRACE is init's alone, which takes it from what it starts."""
+
+_owner: store.Owner | None = None
+_owner_lock = threading.Lock()
+
+
+def owner() -> store.Owner:
+    """This process's part of the store. The first call collects what killed processes left."""
+    global _owner
+    with _owner_lock:
+        if _owner is None or _owner.pid != os.getpid():
+            base = store.directory()
+            native.user_namespace()
+            store.collect(base)
+            _owner = store.Owner(base)
+            atexit.register(_owner.close)
+        return _owner
+
+
+class Layers:
+    """Files as layers over a root, lowest first. Layers of our own are removed with the last state that has them."""
+
+    def __init__(self, root: Root, own: tuple[Path, ...] = ()) -> None:
+        self.root = root
+        self.own = own
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (*self.root.layers, *self.own)
+
+
+class BubblewrapState:
+    """The files of a stopped sandbox. Branches are cheap: a directory, and one more layer below it."""
+
+    def __init__(self, sandbox: BubblewrapSandbox, layers: Layers) -> None:
+        self._like = sandbox
+        self.layers = layers
+
+    def branch(self, count: int = 1) -> list[BubblewrapSandbox]:
+        """Starts `count` sandboxes from this state, with the limits and the environment of the one it was taken of."""
+        made: list[BubblewrapSandbox] = []
+        try:
+            for _ in range(count):
+                made.append(self.sandbox())
+                made[-1].start()
+        except BaseException:
+            for one in made:
+                one.stop()
+            raise
+        return made
+
+    def sandbox(self) -> BubblewrapSandbox:
+        """One sandbox from this state, not yet started."""
+        like = self._like
+        return BubblewrapSandbox(
+            like.root, layers=self.layers, limits=like.limits, env=like.env, workdir=like.workdir, binds=like.binds,
+            network=like.network, fixed_addresses=like.fixed_addresses,
+        )  # fmt: skip
+
+    def discard(self) -> None:
+        """Removes the layer that this state added; no sandbox and no state may stand on it any more."""
+        if self.layers.own:
+            store.remove(self.layers.own[-1].parent)
+
+
+class BubblewrapSandbox:
+    """One sandbox; start() it, or use it as a context manager.
+
+    Args:
+        root: the file system that it starts from.
+        layers: more layers over the root (a state's).
+        limits: what it may use.
+        env: added to the environment of every command.
+        workdir: where commands run that do not say; made where it is missing.
+        binds: files and directories of this machine to show inside.
+        network: none (only its own loopback), or this machine's.
+        fixed_addresses: no randomised addresses, so that what prints them does not vary.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        layers: Layers | None = None,
+        limits: Limits | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        binds: Sequence[Bind] = (),
+        network: Literal["none", "host"] = "none",
+        fixed_addresses: bool = True,
+    ) -> None:
+        self.root = root
+        self.layers = layers or Layers(root)
+        self.limits = limits or Limits()
+        self.env = dict(env or {})
+        self.workdir = workdir or root.workdir
+        self.binds = tuple(binds)
+        self.network = network
+        self.fixed_addresses = fixed_addresses
+        self.enforced: dict[str, str] = {}
+        """How memory and processes are held: cgroup | rlimit | not at all."""
+        self._channel: Channel | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._group: cgroups.Group | None = None
+        self._folder: Path | None = None
+        self._count = 0
+        self._count_lock = threading.Lock()
+        self._users: dict[str, User] = {}
+        self._shell_path = "/bin/bash"
+        self._said: int | None = None
+
+    def __enter__(self) -> BubblewrapSandbox:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts it; returns once its init answers.
+
+        Raises:
+            Unavailable: no sandbox can run on this machine.
+            SandboxError: this one could not be started.
+        """
+        if self._channel is not None:
+            raise SandboxError("the sandbox has been started already")
+        tools, space, mine = native.tools(), native.user_namespace(), owner()
+        folder = self._folder = mine.fresh("s")
+        self._channel = channel = Channel()
+        ready, their_ready = os.pipe2(os.O_CLOEXEC)
+        host = os.pidfd_open(os.getpid())
+        rules = os.memfd_create("rules", os.MFD_CLOEXEC)
+        os.write(rules, tools.filter)
+        os.lseek(rules, 0, os.SEEK_SET)
+        self._said = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        joined: list[int] = []
+        try:
+            self._group = cgroups.open_group(f"{mine.path.name}.{folder.name}", self.limits.memory_mb, self.limits.processes)
+            held = self._group.held if self._group else set()
+            self.enforced = {
+                "memory": "cgroup" if "memory" in held else "not at all",
+                "processes": "cgroup" if "pids" in held else "rlimit",
+            }
+            launch = [tools.helper_path, "launch"]
+            if self._group:
+                joined = self._group.join_fds()
+                for fd in joined:
+                    launch += ["--cgroup", str(fd)]
+            launch += ["--userns", str(space.fd)]
+            if self.limits.processes is not None and "pids" not in held:
+                launch += ["--nproc", str(self.limits.processes + 2), space.inner_map]
+            writable = folder
+            if self.limits.disk_mb is not None:
+                writable = folder / "t"
+                self._make(writable, space)
+                launch += ["--tmpfs", str(writable), f"size={self.limits.disk_mb}m,mode=0755"]
+            else:
+                self._make(folder / "upper", space)
+                self._make(folder / "work", space)
+            inside = ["--argv0", "misstep-init", "--", tools.helper_path, "init"]
+            inside += [str(channel.theirs.fileno()), str(their_ready), str(host), "fixed" if self.fixed_addresses else "free"]
+            command = [*launch, "--", tools.bubblewrap, *self._arguments(writable, rules), *inside]
+            passed = [tools.helper, space.fd, channel.theirs.fileno(), their_ready, host, rules, *joined]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, pass_fds=passed, env={}, cwd="/"
+            )
+            os.close(their_ready)
+            their_ready = -1
+            channel.theirs.close()
+            if os.read(ready, 1) != b"r":
+                raise SandboxError(f"the sandbox did not start: {self._complaint()}")
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            for fd in (ready, their_ready, host, rules, *joined):
+                if fd >= 0:
+                    os.close(fd)
+
+    @staticmethod
+    def _make(path: Path, space: native.UserNamespace) -> None:
+        path.mkdir()
+        path.chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(path, space.outer_uid, space.outer_gid)
+
+    def _arguments(self, writable: Path, rules: int) -> list[str]:
+        # No --die-with-parent: the "parent" is the thread that calls, and may end long before this process. Init watches
+        # the process itself.
+        words = ["--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup", "--hostname", "sandbox"]
+        if self.network == "none":
+            words.append("--unshare-net")
+        words += ["--cap-drop", "ALL"]
+        for name in _CAPABILITIES:
+            words += ["--cap-add", f"CAP_{name}"]
+        words += ["--clearenv"]
+        layers = self.layers.paths
+        for path in layers:
+            words += ["--overlay-src", str(path)]
+        words += ["--overlay", str(writable / "upper"), str(writable / "work"), "/"]
+        words += ["--proc", "/proc", "--dev", "/dev"]
+        if self.network == "host":
+            words += ["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
+        for bind in (*self.root.binds, *self.binds):
+            words += ["--ro-bind" if bind.read_only else "--bind", str(bind.source), bind.target]
+        words += ["--dir", self.workdir] if self.workdir != "/" else []
+        words += ["--add-seccomp-fd", str(rules)]
+        return words
+
+    def _complaint(self) -> str:
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
+        text = b"" if self._said is None else os.pread(self._said, 2000, 0)
+        lines = text.decode("utf-8", "replace").strip().splitlines()
+        said = lines[-1] if lines else "no reason given"
+        if "overlay" in said and len(",".join(map(str, self.layers.paths))) > 3500:
+            return f"{said} (too many layers: {len(self.layers.paths)})"
+        return said
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _open(self) -> Channel:
+        if self._channel is None:
+            raise SandboxGone("the sandbox is not running")
+        return self._channel
+
+    def _sink(self) -> int:
+        """A file that has no name, only appended to: what a daemon still holds of it blocks nobody."""
+        assert self._folder is not None
+        return os.open(self._folder, os.O_TMPFILE | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _next(self) -> int:
+        with self._count_lock:
+            self._count += 1
+            return self._count
+
+    def environment(self, number: int, more: Mapping[str, str] | None) -> dict[str, str]:
+        """All variables of one command."""
+        return {**BASE_ENV, **self.root.env, **self.env, **(more or {}), "MISSTEP_EXEC": str(number)}
+
+    def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        merge: bool = False,
+        agent: bool = True,
+    ) -> Done:
+        """Runs a command to its end. What it leaves in the background lives on; a time limit ends all of it.
+
+        Args:
+            command: text for the shell (bash where there is one), or a program and its arguments.
+            user: name or number inside; root by default.
+            timeout: seconds; None for the limits' own.
+            stdin: what it reads; nothing by default.
+            merge: put standard error into the output.
+            agent: it belongs to the agent's session, which `end_session` ends.
+        """
+        channel, number = self._open(), self._next()
+        out = self._sink()
+        err = out if merge else self._sink()
+        source = None
+        answer: Answer | None = None
+        began = time.monotonic()
+        try:
+            if stdin is not None:
+                source = self._sink()
+                _write_all(source, stdin)
+                os.lseek(source, 0, os.SEEK_SET)
+            who = self._user(user)
+            answer, ended, timed_out, flooded = self._run(
+                channel, number, command, self.environment(number, env), cwd, who, (out, err), source, timeout, agent
+            )
+            seconds = time.monotonic() - began
+            limit = int(self.limits.output_mb * 1e6)
+            return Done(
+                os.pread(out, limit, 0),
+                b"" if merge else os.pread(err, limit, 0),
+                124 if timed_out else ended.exit_code,
+                seconds,
+                timed_out,
+                flooded,
+                ended.cpu_seconds,
+            )
+        finally:
+            if answer:
+                answer.close()
+            for fd in {out, err} | ({source} if source is not None else set()):
+                os.close(fd)
+
+    def _run(self, channel, number, command, env, cwd, who, sinks, source, timeout, agent):  # type: ignore[no-untyped-def]
+        seconds = self.limits.seconds if timeout is None else timeout
+        deadline = None if seconds is None else time.monotonic() + seconds
+        argv = [self._shell_path, "-c", command] if isinstance(command, str) else list(command)
+        file_bytes = (self.limits.file_mb or 0) * 1024 * 1024
+        for _ in range(2):
+            answer = channel.execute(
+                number, argv, env, cwd=cwd or self.workdir, user=who, fds=sinks, stdin=source, file_bytes=file_bytes, agent=agent
+            )
+            try:
+                return (answer, *self._await(channel, number, answer, sinks, deadline))
+            except NotStarted as error:
+                answer.close()
+                if error.number == 2 and isinstance(command, str) and self._shell_path == "/bin/bash":
+                    if self._exists(channel, cwd or self.workdir):
+                        self._shell_path, argv = "/bin/sh", ["/bin/sh", "-c", command]
+                        continue
+                    raise SandboxError(f"there is no directory {cwd or self.workdir} in the sandbox") from error
+                raise SandboxError(f"{argv[0]}: {os.strerror(error.number)} (in {cwd or self.workdir})") from error
+            except BaseException:
+                answer.close()
+                raise
+        raise SandboxError("the sandbox has no shell")
+
+    def _exists(self, channel: Channel, folder: str) -> bool:
+        sink = self._sink()
+        try:
+            answer = channel.execute(
+                0, ["/bin/sh", "-c", ":"], BASE_ENV, cwd=folder, user=User(), fds=(sink, sink), stdin=None, file_bytes=0, agent=False
+            )
+            try:
+                return answer.wait(10) is not None
+            except NotStarted:
+                return False
+            finally:
+                answer.close()
+        finally:
+            os.close(sink)
+
+    def _await(self, channel, number, answer, sinks, deadline):  # type: ignore[no-untyped-def]
+        limit = int(self.limits.output_mb * 1e6)
+        timed_out = flooded = False
+        pause = 0.02
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            ended = answer.wait(pause if left is None else max(0.0, min(pause, left)))
+            flooded = flooded or sum(os.fstat(fd).st_size for fd in set(sinks)) > limit
+            if ended is not None:
+                return ended, timed_out, flooded
+            pause = min(pause * 2, 0.2)
+            timed_out = left is not None and left <= 0
+            if timed_out or flooded:
+                channel.kill(number)
+                ended = answer.wait(10)
+                if ended is None:
+                    raise SandboxError("a command outlived its end: it is stuck in the kernel")
+                return ended, timed_out, flooded
+
+    def _user(self, user: str | int | None) -> User:
+        if user is None or user in ("root", 0, "0"):
+            return User()
+        key = str(user)
+        if key not in self._users:
+            self._users[key] = self._look_up(key)
+        return self._users[key]
+
+    def _look_up(self, key: str) -> User:
+        files = self.exec(["cat", "/etc/passwd", "/etc/group"], timeout=10, agent=False).text.splitlines()
+        name, _, group = key.partition(":")
+        people = [row for line in files if len(row := line.split(":")) == 7]
+        bands = [row for line in files if len(row := line.split(":")) == 4]
+        person = next((row for row in people if name in (row[0], row[2])), None)
+        if person is None and not name.isdigit():
+            raise SandboxError(f"there is no user {name} in the sandbox")
+        uid, gid = (int(person[2]), int(person[3])) if person else (int(name), 0)
+        if group:
+            band = next((row for row in bands if group in (row[0], row[2])), None)
+            if band is None and not group.isdigit():
+                raise SandboxError(f"there is no group {group} in the sandbox")
+            gid = int(band[2]) if band else int(group)
+        if native.user_namespace().kind == "single" and (uid or gid):
+            raise SandboxError(f"only root can run commands here: this user has no /etc/subuid entry (user {key} was asked for)")
+        others = tuple(int(row[2]) for row in bands if person and person[0] in row[3].split(","))
+        return User(uid, gid, (gid, *others))
+
+    def shell(
+        self,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
+        agent: bool = True,
+    ) -> ResidentShell:
+        """A shell that lasts from command to command."""
+        return ResidentShell(self, cwd=cwd, env=env, user=user, agent=agent)
+
+    def processes(self) -> list[Process]:
+        """Everything that lives inside but init."""
+        return [Process(*row) for row in self._open().processes()]
+
+    def end_session(self) -> list[Process]:
+        """Ends what is attached to the agent, as a harness does when its agent stops; returns what stays.
+
+        The shells get a hangup, and what of their sessions does not ignore it is killed 0.2 s later. What has a session
+        of its own (setsid, a daemon) or ignores hangups (nohup) stays until the sandbox stops.
+        """
+        channel = self._open()
+        channel.end_session()
+        return self.processes()
+
+    def upload(self, source: Path, target: str, *, user: str | int | None = None) -> None:
+        """Copies a file to the path `target`, or what a directory holds into the directory `target`."""
+        transfer.upload(self, Path(source), target, user)
+
+    def download(self, source: str, target: Path) -> None:
+        """Copies a file to the path `target`, or what a directory holds into the directory `target`."""
+        transfer.download(self, source, Path(target))
+
+    def snapshot(self) -> BubblewrapState:
+        """Stops the sandbox and keeps its files as one more layer."""
+        self._open()
+        assert self._folder is not None
+        kept = owner().fresh("l")
+        upper = kept / "u"
+        if self.limits.disk_mb is None:
+            self._end()
+            (self._folder / "upper").rename(upper)
+        else:
+            self._copy_tmpfs(upper)
+        state = BubblewrapState(self, Layers(self.root, (*self.layers.own, upper)))
+        self.stop()
+        return state
+
+    def _copy_tmpfs(self, upper: Path) -> None:
+        """What a bounded tmpfs holds, copied out: it is seen only from bubblewrap's own process, held still for that."""
+        assert self._process is not None and self._folder is not None
+        tools, space = native.tools(), native.user_namespace()
+        self._make(upper, space)
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            assert self._channel is not None
+            self._channel.close()
+            source = f"/proc/{self._process.pid}/root{self._folder}/t/upper/."
+            run = subprocess.run(
+                [tools.helper_path, "launch", "--userns", str(space.fd), "--", "cp", "-a", source, str(upper)],
+                pass_fds=[tools.helper, space.fd],
+                capture_output=True,
+                text=True,
+            )
+            if run.returncode:
+                raise SandboxError(f"the files could not be kept: {(run.stderr.strip().splitlines() or ['cp failed'])[0]}")
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
+
+    def disk_bytes(self) -> int:
+        """What has been written, in bytes on disk; 0 for a bounded tmpfs."""
+        assert self._folder is not None
+        total = 0
+        for folder, _, files in os.walk(self._folder / "upper"):
+            for name in (".", *files):
+                with contextlib.suppress(OSError):
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+        return total
+
+    @property
+    def memory_kills(self) -> int:
+        """How many processes were killed because the memory limit was reached."""
+        return self._group.out_of_memory() if self._group else 0
+
+    def _end(self) -> None:
+        """Ends all processes; returns when they are gone."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            if not _gone(self._process, 5):
+                self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Ends everything inside and removes the sandbox's files. May be called again."""
+        self._end()
+        if self._said is not None:
+            os.close(self._said)
+            self._said = None
+        if self._group is not None:
+            self._group.remove()
+            self._group = None
+        if self._folder is not None:
+            store.remove(self._folder)
+            self._folder = None
+
+
+def _gone(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Waits for the end of a process; unlike Popen.wait with a time limit it does not sleep meanwhile."""
+    if process.returncode is not None:
+        return True
+    fd = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
