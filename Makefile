@@ -12,7 +12,7 @@ help:            ## this list
 
 $(BIN)/misstep: pyproject.toml constraints.txt
 	@scripts/find-python >/dev/null
-	$(PYTHON) -m venv --clear $(VENV)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
