@@ -53,6 +53,8 @@ def test_other_code_makes_every_entry_stale(tmp_path: Path):
         assert index.get("/x", STATE) is None
         assert index.sessions("a") == [("a", "/x", 0, 1)], "where a session is does not depend on the code"
         assert index.folder("/f", "s") is None and index.info() is None
+    with Index(path, "code three") as index:
+        assert index.sessions("a") == [], "what no scan has seen since the last change of the code is forgotten"
 
 
 def test_code_state_changes_with_a_detector():

@@ -161,6 +161,23 @@ def test_references_name_one_session(sessions: Path, making, catalogue):
     assert len(set(counted)) == len(counted)
 
 
+@pytest.mark.corpus
+@pytest.mark.slow
+def test_shards_of_real_sessions_with_the_real_catalogue(shared: Path, tmp_path: Path, own_home: Path):
+    from misstep.scan.index import Index
+
+    roots = [str(shared / "corpus" / name) for name in ("terminal-bench-v1", "claude-code", "harbor-traces", "atif")]
+    options = {"preview": True, "workers": 2}
+    whole = written(scan(Options(roots, **options)))
+    files = []
+    for i in (3, 1, 2):
+        files.append(tmp_path / f"{i}.jsonl")
+        with Index() as index:
+            files[-1].write_bytes(written(scan(Options(roots, shard=(i, 3), **options), index)))
+    assert written(merge(files)) == whole
+    assert lines(whole)[-1]["sessions"] > 40
+
+
 class TestMerge:
     @pytest.fixture
     def shards(self, sessions: Path, tmp_path: Path, catalogue) -> list[Path]:

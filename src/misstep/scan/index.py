@@ -94,7 +94,9 @@ class Index:
             row = db.execute("SELECT value FROM meta WHERE name='code'").fetchone()
         if row is None or row[0] != self._code:
             db.executescript(
-                "BEGIN IMMEDIATE;" + _SCHEMA + "DELETE FROM unit; DELETE FROM folder; DELETE FROM meta; COMMIT;"
+                f"BEGIN IMMEDIATE; {_SCHEMA}"
+                "DELETE FROM session WHERE path NOT IN (SELECT path FROM unit);"
+                "DELETE FROM unit; DELETE FROM folder; DELETE FROM meta; COMMIT;"
             )
             db.execute("INSERT OR REPLACE INTO meta VALUES ('code', ?)", (self._code,))
 
