@@ -166,8 +166,8 @@ PROGRAMS = {"python3": "python", "python2": "python", "pypy3": "python", "pypy":
 
 
 def path_words(words: list[str]) -> list[str]:
-    """Words that name files: no `-`, no empty ones."""
-    return [w for w in words if w and w != "-"]
+    """Words that name files: no `-`, no empty ones, no `<(...)`."""
+    return [w for w in words if w and w != "-" and w[:2] not in ("<(", ">(")]
 
 
 def is_file(target: str) -> bool:

@@ -219,6 +219,8 @@ def _masks(x: Context, before: Command | None) -> None:
             x.out.append(Effect("mask", (), before, {"how": "or-true"}))
         elif argv[0] == "set" and ("+e" in argv or "+eu" in argv or argv[1:3] == ["+o", "errexit"]):
             x.add("mask", how="set+e")
+    if not argv:
+        return
     stdout = stderr = False
     for r in c.redirects:
         if r.target in NOWHERE:

@@ -159,7 +159,7 @@ def compare(x: Context) -> None:
     name = x.name
     if name in ("diff", "cmp", "comm", "sdiff", "colordiff", "vimdiff", "difft", "git-diff"):
         words = x.operands("UCxXIFin" if name != "cmp" else "in", ("--exclude", "--label", "--strip-trailing-cr-x"))
-        x.add("compare", words, how="diff")
+        x.add("compare", path_words(words), how="diff")
     else:
         x.add("compare", path_words(x.operands("ab")), how="hash")
 

@@ -73,9 +73,9 @@ MANAGERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 VALUES = {
     "pip": "rcietfb",
     "apt": "otc",
-    "conda": "ncp",
-    "mamba": "ncp",
-    "micromamba": "ncp",
+    "conda": "ncpf",
+    "mamba": "ncpf",
+    "micromamba": "ncpf",
     "apk": "tXp",
     "npm": "wC",
     "gem": "vi",
@@ -140,7 +140,7 @@ def install(x: Context, manager: str, words: list[str]) -> bool:
     x.add("install", requirements, manager=manager, packages=tuple(path_words(packages)), verb=verb)
     if manager in ASK and not x.fed and x.waits and not x.has(*ASK[manager]):
         env = x.command.env
-        if not (manager == "apt" and verb in ("build-dep",)) and "CONDA_ALWAYS_YES" not in env:
+        if verb not in ("build-dep", "env create", "env update") and "CONDA_ALWAYS_YES" not in env:
             x.add("interactive", why=f"{manager} {verb} asks for confirmation")
     return True
 

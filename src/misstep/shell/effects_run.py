@@ -10,7 +10,10 @@ from .effects_serve import looks_like_server, module_serves, program_serves
 from .model import Command
 from .wrappers import SHELLS
 
-PYTHON_VALUES = "WXQ"
+DATA_FILE = re.compile(
+    r"\.(?:pem|crt|key|json|ya?ml|toml|txt|md|log|csv|ini|cfg|conf|html?|xml|png|jpe?g|pdf|db|sqlite3?)$", re.I
+)
+"""No program: a line that was broken in two, or a mistake."""
 
 
 def python(x: Context) -> None:
@@ -139,6 +142,8 @@ def _setup(x: Context, words: list[str]) -> None:
 
 def own_program(x: Context, script: str, words: list[str]) -> None:
     """A script or program of the user's own: a server, a run of tests, or just a run."""
+    if DATA_FILE.search(script):
+        return
     if TEST_FILE.search(script) or TEST_SCRIPT.search(script):
         test(x, x.name if x.name in ("python", "node", "bash", "sh") else script.rsplit("/", 1)[-1], [script])
     elif not program_serves(x, script, words):
