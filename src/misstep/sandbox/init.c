@@ -201,7 +201,7 @@ static void become(struct header *h, uint32_t *groups, char **argv, char **envp,
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();
     umask(022);
-    int in = h->flags & HAS_STDIN ? fds[2] : open("/dev/null", O_RDONLY);
+    int in = h->flags & HAS_STDIN ? fds[2] : open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (in < 0) in = fds[0];
     if (dup2(in, 0) < 0 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0) give_up(status);
     if (h->fsize) {

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PRELUDE = "exec 8>&1 9>&2 2>&1\n"
 _LARGE = 8_000_000
+_END = "\n\n"
+"""Ends every command: a backslash at its end would else reach into what follows."""
 
 
 def _quote(text: str) -> str:
@@ -101,7 +103,7 @@ class ResidentShell:
         limit = int(box.limits.output_mb * 1e6)
         seconds = box.limits.seconds if timeout is None else timeout
         began = time.monotonic()
-        text = f"eval {_quote(command)} </dev/null >&8 2>&8 8>&- 9>&-\n{{ echo \"$?\" >&9; }} 2>/dev/null\n"
+        text = f"eval {_quote(command + _END)} </dev/null >&8 2>&8 8>&- 9>&-\n{{ echo \"$?\" >&9; }} 2>/dev/null\n"
         code, ended = self._feed(text.encode("utf-8", "surrogateescape"), seconds, start + limit)
         timed_out = code is None and not ended and seconds is not None and time.monotonic() - began >= seconds
         flooded = code is None and not ended and not timed_out
