@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .model import Command, Effect, Redirect
-from .wrappers import SHELLS
+from .wrapper_tables import SHELLS
 
 NOWHERE = frozenset(["/dev/null", "NUL", "nul"])
 DEVICES = ("/dev/std", "/dev/fd/", "/dev/tty", "/dev/pts", "/dev/tcp/", "/dev/udp/", "/proc/self/fd")

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 import re
 
+from .build_tables import (
+    COMPILE_VERBS,
+    COMPILERS,
+    FILTERS,
+    LATEX,
+    MAKE_VALUES,
+    NOT_RUN,
+    RUNNERS,
+    SCRIPT_BUILD,
+    SCRIPT_FORMAT,
+    SCRIPT_LINT,
+    TEST_SCRIPT,
+    TEST_VERBS,
+    TEST_WORD,
+    TOOLS,
+    VERB_TOOLS,
+    WHOLE,
+)
 from .context import Context, Reader, path_words
-
-# ---------------------------------------------------------------------------------------------------- tests
-
-# Runners of one purpose: program -> short options with a value.
-RUNNERS = {"pytest": "kmcpnoWrx", "py.test": "kmcpnoWrx", "tox": "ec", "nox": "sefk", "nosetests": "", "nose2": "", "green": "", "trial": "", "stestr": "",
-           "behave": "tnf", "robot": "ditsv", "jest": "ctw", "mocha": "gfrR", "ava": "m", "tap": "", "karma": "", "jasmine": "", "rspec": "efI",
-           "cucumber": "", "phpunit": "c", "pest": "", "ctest": "RLEjC", "bats": "fj", "prove": "jI", "busted": "", "ginkgo": "", "gotestsum": "",
-           "shellspec": "", "minitest": "", "zunit": "", "pytest-3": "kmcpn", "ptw": "", "check50": "", "lit": "", "llvm-lit": "", "kyua": ""}  # fmt: skip
-# Programs with a verb that runs tests.
-TEST_VERBS = {"cargo": ("test", "t", "nextest"), "go": ("test",), "npm": ("test", "t", "tst"), "yarn": ("test",), "pnpm": ("test", "t"), "bun": ("test",),
-              "deno": ("test",), "dotnet": ("test", "vstest"), "mix": ("test",), "swift": ("test",), "stack": ("test",), "cabal": ("test",),
-              "sbt": ("test", "testOnly"), "lein": ("test",), "bazel": ("test",), "buck": ("test",), "buck2": ("test",), "bazelisk": ("test",),
-              "mvn": ("test", "verify", "integration-test"), "mvnw": ("test", "verify"), "gradle": ("test", "check"), "gradlew": ("test", "check"),
-              "rake": ("test", "spec"), "rails": ("test", "test:system"), "make": ("test", "tests", "check", "unittest", "testall"), "just": ("test", "tests"),
-              "task": ("test",), "hatch": ("test",), "composer": ("test",), "artisan": ("test",), "flutter": ("test",), "dart": ("test",), "forge": ("test",),
-              "hardhat": ("test",), "truffle": ("test",), "anchor": ("test",), "meson": ("test",), "ninja": ("test", "check"), "xcodebuild": ("test",),
-              "ng": ("test", "e2e"), "vue-cli-service": ("test:unit",), "react-scripts": ("test",), "playwright": ("test",), "cypress": ("run",),
-              "zig": ("test",), "gleam": ("test",), "dune": ("test", "runtest"), "moon": ("test",), "nx": ("test", "e2e"), "turbo": ("test",),
-              "vitest": ("run", "", "related", "--run"), "invoke": ("test",), "inv": ("test",), "pre-commit": (), "gotestsum": ("",), "crystal": ("spec",),
-              "elm-test": ("",), "sui": (), "mise": ("test",), "rye": ("test",), "poe": ("test",), "pdm": ("test",), "pixi": ("test",)}  # fmt: skip
-TEST_WORD = re.compile(r"(?:^|[:_\-./])(?:tests?|e2e|specs?|unittests?|pytest|check)(?:$|[:_\-])", re.I)
-TEST_SCRIPT = re.compile(
-    r"(?:^|/)(?:(?:run|do|exec)[_-]?(?:all[_-]?|unit[_-]?|integration[_-]?)?(?:tests?|specs?)|tests?(?:[_-]?(?:all|suite|runner))?)(?:\.\w+)?$",
-    re.I,
-)
-TEST_FILE = re.compile(
-    r"(?:^|/)(?:test_[^/]*|[^/]*_test|[^/]*_tests|[^/]*\.(?:test|spec))\.(?:py|js|mjs|cjs|ts|rb|sh|php|pl|t|lua|R|exs|jl)$|(?:^|/)tests?\.(?:py|js|mjs|ts|rb|sh)$"
-)
-FILTERS = ("-k", "-m", "-t", "-g", "-run", "--run", "--grep", "--filter", "--testNamePattern", "-R", "--tests", "--test", "-Dtest", "--lf",
-           "--last-failed", "-e", "--example", "--only", "--testPathPattern", "--bin", "--lib", "--package", "-p")  # fmt: skip
-NOT_RUN = ("--version", "--help", "-h", "--collect-only", "--co", "--fixtures", "--list", "--listTests", "--list-tests", "--no-run", "-N",
-           "--show-only", "--markers", "--list-sessions", "-l", "--dry-run", "-n")  # fmt: skip
-
-
-WHOLE = frozenset([".", "./...", "...", "test", "tests", "spec", "specs", "./test", "./tests", "src", "./spec"])
-"""What stands for all tests of a project."""
 
 
 def test(x: Context, runner: str, words: list[str]) -> None:
@@ -112,157 +94,6 @@ def verb_tests(x: Context, words: list[str]) -> bool:
     return True
 
 
-# --------------------------------------------------------------------------------- linters and formatters
-
-# program -> (options that make it rewrite, options that make it only look, it rewrites by default, verbs that are neither)
-TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
-    "black": ((), ("--check", "--diff"), True),
-    "isort": ((), ("--check", "--check-only", "-c", "--diff", "--df"), True),
-    "autopep8": (("-i", "--in-place"), ("--diff",), False),
-    "yapf": (("-i", "--in-place"), ("-d", "--diff"), False),
-    "autoflake": (("-i", "--in-place"), ("--check",), False),
-    "docformatter": (("-i", "--in-place"), (), False),
-    "pyupgrade": ((), (), True),
-    "flake8": ((), (), False),
-    "pylint": ((), (), False),
-    "pyflakes": ((), (), False),
-    "pycodestyle": ((), (), False),
-    "pydocstyle": ((), (), False),
-    "mypy": ((), (), False),
-    "dmypy": ((), (), False),
-    "pyright": ((), (), False),
-    "basedpyright": ((), (), False),
-    "pytype": ((), (), False),
-    "ty": ((), (), False),
-    "bandit": ((), (), False),
-    "vulture": ((), (), False),
-    "prettier": (("--write", "-w"), ("--check", "-c", "-l", "--list-different"), False),
-    "prettierd": ((), (), False),
-    "eslint": (("--fix",), ("--fix-dry-run",), False),
-    "stylelint": (("--fix",), (), False),
-    "standard": (("--fix",), (), False),
-    "xo": (("--fix",), (), False),
-    "oxlint": (("--fix",), (), False),
-    "tslint": (("--fix",), (), False),
-    "jshint": ((), (), False),
-    "gofmt": (("-w",), ("-l", "-d"), False),
-    "gofumpt": (("-w",), ("-l", "-d"), False),
-    "goimports": (("-w",), ("-l", "-d"), False),
-    "golangci-lint": (("--fix",), (), False),
-    "staticcheck": ((), (), False),
-    "golint": ((), (), False),
-    "revive": ((), (), False),
-    "rustfmt": ((), ("--check",), True),
-    "clang-format": (("-i",), ("--dry-run", "-n"), False),
-    "clang-tidy": (("-fix", "--fix", "-fix-errors"), (), False),
-    "cppcheck": ((), (), False),
-    "shfmt": (("-w", "--write"), ("-d", "-l", "--diff"), False),
-    "shellcheck": ((), (), False),
-    "hadolint": ((), (), False),
-    "yamllint": ((), (), False),
-    "yamlfmt": ((), ("-lint", "-dry"), True),
-    "jsonlint": (("-i",), (), False),
-    "actionlint": ((), (), False),
-    "markdownlint": (("--fix", "-f"), (), False),
-    "markdownlint-cli2": (("--fix",), (), False),
-    "mdformat": ((), ("--check",), True),
-    "vale": ((), (), False),
-    "chktex": ((), (), False),
-    "lacheck": ((), (), False),
-    "latexindent": (("-w", "--overwrite"), (), False),
-    "stylua": ((), ("--check",), True),
-    "luacheck": ((), (), False),
-    "rubocop": (("-a", "-A", "--autocorrect", "--auto-correct", "--autocorrect-all", "-x"), (), False),
-    "standardrb": (("--fix",), (), False),
-    "phpstan": ((), (), False),
-    "psalm": (("--alter",), (), False),
-    "phpcs": ((), (), False),
-    "phpcbf": ((), (), True),
-    "pint": ((), ("--test",), True),
-    "php-cs-fixer": (("fix",), ("--dry-run",), False),
-    "swiftformat": ((), ("--lint",), True),
-    "swiftlint": (("--fix", "autocorrect"), (), False),
-    "ktlint": (("-F", "--format"), (), False),
-    "detekt": ((), (), False),
-    "google-java-format": (("-i", "-r", "--replace"), ("-n", "--dry-run"), False),
-    "scalafmt": ((), ("--test", "--check"), True),
-    "ormolu": (("-i", "--mode=inplace"), (), False),
-    "fourmolu": (("-i",), (), False),
-    "hlint": (("--refactor",), (), False),
-    "nixfmt": ((), ("--check",), True),
-    "alejandra": ((), ("--check", "-c"), True),
-    "dos2unix": ((), ("-i",), True),
-    "unix2dos": ((), ("-i",), True),
-    "tidy": (("-m", "-modify"), (), False),
-    "sqlfluff": (("fix", "format"), (), False),
-    "taplo": (("fmt", "format"), ("--check", "check", "lint"), False),
-    "dprint": (("fmt",), ("check",), False),
-    "biome": (("--write", "--apply", "--fix", "--apply-unsafe"), (), False),
-    "vue-tsc": ((), (), False),
-    "svelte-check": ((), (), False),
-    "knip": (("--fix",), (), False),
-    "tflint": (("--fix",), (), False),
-    "checkov": ((), (), False),
-    "ansible-lint": (("--fix",), (), False),
-    "checkstyle": ((), (), False),
-    "pre-commit": ((), (), False),
-    "lefthook": ((), (), False),
-    "codespell": (("-w", "--write-changes"), (), False),
-    "typos": (("-w", "--write-changes"), (), False),
-    "buildifier": ((), ("--mode=check", "-mode=check"), True),
-    "cmake-format": (("-i",), ("--check",), False),
-    "nasmfmt": ((), (), True),
-    "rustywind": (("--write",), (), False),
-    "ansible-playbook": ((), (), False),
-    "xmllint": ((), (), False),
-}
-# "program verb" -> (kind, options that turn it round)
-VERB_TOOLS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ruff format": ("format", ("--check", "--diff")),
-    "ruff check": ("lint", ("--fix", "--fix-only", "--unsafe-fixes")),
-    "go fmt": ("format", ("-n",)),
-    "go vet": ("lint", ()),
-    "cargo fmt": ("format", ("--check",)),
-    "cargo clippy": ("lint", ("--fix",)),
-    "cargo check": ("lint", ()),
-    "cargo fix": ("format", ()),
-    "cargo audit": ("lint", ()),
-    "cargo deny": ("lint", ()),
-    "cargo machete": ("lint", ("--fix",)),
-    "terraform fmt": ("format", ("-check", "--check")),
-    "terraform validate": ("lint", ()),
-    "tofu fmt": ("format", ("-check", "--check")),
-    "mix format": ("format", ("--check-formatted",)),
-    "mix credo": ("lint", ()),
-    "mix dialyzer": ("lint", ()),
-    "dart format": ("format", ("--set-exit-if-changed", "-o")),
-    "dart analyze": ("lint", ()),
-    "flutter analyze": ("lint", ()),
-    "deno fmt": ("format", ("--check",)),
-    "deno lint": ("lint", ("--fix",)),
-    "deno check": ("lint", ()),
-    "zig fmt": ("format", ("--check",)),
-    "gleam format": ("format", ("--check",)),
-    "dotnet format": ("format", ("--verify-no-changes",)),
-    "buf format": ("format", ("-d", "--diff")),
-    "buf lint": ("lint", ()),
-    "ng lint": ("lint", ("--fix",)),
-    "next lint": ("lint", ("--fix",)),
-    "helm lint": ("lint", ()),
-    "nix fmt": ("format", ()),
-    "astro check": ("lint", ()),
-    "ruff .": ("lint", ("--fix",)),
-    "forge fmt": ("format", ("--check",)),
-    "gradle spotlessApply": ("format", ()),
-    "gradlew spotlessApply": ("format", ()),
-    "mvn spotless:apply": ("format", ()),
-    "gradlew spotlessCheck": ("lint", ()),
-    "gradlew lint": ("lint", ()),
-    "swift format": ("format", ("lint",)),
-    "poetry check": ("lint", ()),
-}
-
-
 def tool(x: Context) -> None:
     """Formatters and linters of TOOLS."""
     name = x.name
@@ -330,13 +161,6 @@ def verb_tool(x: Context, words: list[str]) -> bool:
     return True
 
 
-SCRIPT_LINT = re.compile(
-    r"(?:^|[:_\-])(?:lint|typecheck|type-check|check-types|types|tsc|check|eslint|stylelint)(?:$|[:_\-])"
-)
-SCRIPT_FORMAT = re.compile(r"(?:^|[:_\-])(?:fmt|format|prettier)(?:$|[:_\-])|^lint[:-]fix$|^lintfix$|^fix$")
-SCRIPT_BUILD = re.compile(r"(?:^|[:_\-])(?:build|compile|bundle|dist)(?:$|[:_\-])")
-
-
 def script_kind(x: Context, runner: str, verb: str) -> bool:
     """A named script of a package (npm run X, make X, just X): its name tells what it does."""
     if SCRIPT_FORMAT.search(verb) and "check" not in verb and not x.has("--check", "--check-only", "--list-different"):
@@ -353,142 +177,6 @@ def script_kind(x: Context, runner: str, verb: str) -> bool:
     else:
         return False
     return True
-
-
-# ------------------------------------------------------------------------------------------------ compilers
-
-COMPILERS = frozenset(
-    [
-        "gcc",
-        "g++",
-        "cc",
-        "c++",
-        "clang",
-        "clang++",
-        "cpp",
-        "rustc",
-        "javac",
-        "kotlinc",
-        "scalac",
-        "ld",
-        "as",
-        "nasm",
-        "yasm",
-        "ghc",
-        "ocamlc",
-        "ocamlopt",
-        "ocamlfind",
-        "swiftc",
-        "nvcc",
-        "gfortran",
-        "f77",
-        "pdflatex",
-        "xelatex",
-        "lualatex",
-        "latexmk",
-        "tectonic",
-        "latex",
-        "pdftex",
-        "xetex",
-        "luatex",
-        "bibtex",
-        "biber",
-        "makeindex",
-        "dvips",
-        "typst",
-        "webpack",
-        "rollup",
-        "esbuild",
-        "swc",
-        "babel",
-        "tsup",
-        "pyinstaller",
-        "cython",
-        "nuitka",
-        "protoc",
-        "sass",
-        "lessc",
-        "emcc",
-        "em++",
-        "wasm-pack",
-        "fpc",
-        "cobc",
-        "iverilog",
-        "verilator",
-        "coqc",
-        "agda",
-        "idris2",
-        "ml",
-        "mlton",
-        "sbcl_",
-        "dmd",
-        "ldc2",
-        "gdc",
-        "cmake",
-        "ninja",
-        "meson",
-        "bazel",
-        "bazelisk",
-        "scons",
-        "autoreconf",
-        "autoconf",
-        "automake",
-        "configure",
-        "autogen.sh",
-        "ant",
-        "sdcc",
-        "avr-gcc",
-        "arm-none-eabi-gcc",
-        "aarch64-linux-gnu-gcc",
-        "x86_64-w64-mingw32-gcc",
-        "musl-gcc",
-        "tcc",
-        "pcc",
-        "chicken",
-        "csc",
-        "gsc",
-        "raco",
-        "mcs",
-        "fsc",
-        "vbc",
-        "elm",
-        "purs",
-        "spago",
-        "tsc",
-        "asc",
-        "wat2wasm",
-        "wasm-ld",
-        "clang-cl",
-        "cl",
-        "nmake",
-        "msbuild",
-        "qmake",
-        "xcodebuild",
-        "gnatmake",
-        "gprbuild",
-        "zig-cc",
-        "afl-gcc",
-        "dpkg-buildpackage",
-        "rpmbuild",
-        "debuild",
-    ]
-)
-COMPILE_VERBS = {"cargo": ("build", "b", "rustc", "install_"), "go": ("build", "install", "generate"), "zig": ("build", "build-exe", "build-lib", "build-obj"),
-                 "stack": ("build",), "cabal": ("build",), "dune": ("build",), "swift": ("build",), "dotnet": ("build", "publish", "pack"), "mix": ("compile",),
-                 "sbt": ("compile", "package", "assembly"), "lein": ("compile", "uberjar"), "mvn": ("compile", "package", "install", "clean", "test-compile"),
-                 "mvnw": ("compile", "package", "install", "clean"), "gradle": ("build", "assemble", "jar", "classes", "compileJava", "installDist", "shadowJar"),
-                 "gradlew": ("build", "assemble", "jar", "classes", "assembleDebug", "compileJava", "installDist"), "docker": ("build", "buildx"),
-                 "podman": ("build",), "vite": ("build",), "next": ("build",), "nuxt": ("build", "generate"), "astro": ("build",), "ng": ("build",),
-                 "bun": ("build",), "deno": ("compile", "bundle"), "npm": (), "parcel": ("build",), "hugo": ("",), "mkdocs": ("build",), "jekyll": ("build",),
-                 "lake": ("build",), "gleam": ("build",), "crystal": ("build",), "nim": ("c", "cpp", "compile", "js"), "nimble": ("build",), "uv": ("build",),
-                 "poetry": ("build",), "hatch": ("build",), "flit": ("build",), "forge": ("build",), "anchor": ("build",), "hardhat": ("compile",),
-                 "flutter": ("build",), "turbo": ("build",), "nx": ("build",), "react-scripts": ("build",), "wasm-pack": ("build",), "trunk": ("build",),
-                 "idf.py": ("build",), "pio": ("run",), "arduino-cli": ("compile",), "west": ("build",), "docker-compose": ("build",), "maturin": ("build", "develop"),
-                 "shards": ("build",), "rebar3": ("compile",), "vue-cli-service": ("build",), "quarto": ("render",), "sphinx-build": ("",)}  # fmt: skip
-MAKE_VALUES = "CfIjloWE"
-
-
-LATEX = frozenset(["pdflatex", "xelatex", "lualatex", "latexmk", "latex", "pdftex", "xetex", "luatex", "tectonic"])
 
 
 def compiler(x: Context) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from .build_tables import COMPILE_VERBS, RUNNERS, TEST_VERBS
 from .context import Context, Reader, path_words
-from .effects_build import COMPILE_VERBS, RUNNERS, TEST_VERBS, build_verbs, script_kind, verb_tests, verb_tool
+from .effects_build import build_verbs, script_kind, verb_tests, verb_tool
 from .effects_serve import package_script, serve
 
 # manager: (verbs that install, verbs that install what a lock file lists)

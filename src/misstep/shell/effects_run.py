@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from .build_tables import TEST_FILE, TEST_SCRIPT
 from .context import Context, Reader, path_words
-from .effects_build import TEST_FILE, TEST_SCRIPT, test
+from .effects_build import test
 from .effects_serve import looks_like_server, module_serves, program_serves
 from .model import Command
-from .wrappers import SHELLS
+from .wrapper_tables import SHELLS
 
 DATA_FILE = re.compile(
     r"\.(?:pem|crt|key|json|ya?ml|toml|txt|md|log|csv|ini|cfg|conf|html?|xml|png|jpe?g|pdf|db|sqlite3?)$", re.I

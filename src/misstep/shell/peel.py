@@ -6,9 +6,11 @@ reads the text, its commands inherit what surrounds it: background, pipes, redir
 
 from __future__ import annotations
 
+from .compounds import writes_stdout
 from .model import Block, Command, Redirect, Script
-from .scanner import parse, writes_stdout
-from .wrappers import SHELLS, UNWRAP, Inner, literal_stdin
+from .scanner import parse
+from .wrapper_tables import SHELLS
+from .wrappers import UNWRAP, Inner, literal_stdin
 
 MAX_TEXTS = 6
 """Shell texts within shell texts."""
