@@ -158,6 +158,15 @@ def test_a_log_line_of_another_thread_inside_a_command_leaves_it_unknown(tmp_pat
     assert [(c.kind, c.command) for s in found.steps for c in s.calls] == [("other", None)]
 
 
+@pytest.mark.parametrize("begin", ["THOUGHT: I list.\n\n", ""])
+def test_a_log_above_an_answer_is_no_part_of_it(tmp_path, begin):
+    block = "```bash\ncat > n <<'E'\nTHOUGHT: x\nE\n```"
+    log = head(1, "0.01") + said(NOISE.replace("\r\n", "\n") + begin + block) + seen("<returncode>0</returncode>")
+    (step,) = [s for s in one(trial(tmp_path / "t", row(), log, MINI)).steps if s.source == "agent"]
+    assert step.message == begin + block
+    assert [c.command for c in step.calls] == ["cat > n <<'E'\nTHOUGHT: x\nE"]
+
+
 @pytest.mark.parametrize(
     ("resolved", "mode", "passed", "fault"),
     [
@@ -247,6 +256,57 @@ KEYS = [
     TESTS,
     ["bash ", "/tests/run-tests.sh", "Enter"],
 ]
+
+
+BEGUN = (
+    "\x1b[?2004hroot@c:/app# openhands --task 'Make a greeting'; tmux wait -S done\r\n\x1b[?2004l\r"
+    "\x1b[92m11:56:53 - openhands:INFO\x1b[0m: local_runtime.py:288 - [runtime r] Starting server with command: ['python']\r\n"
+)
+SERVED = (
+    '\x1b[92m11:57:07 - openhands:INFO\x1b[0m: local_runtime.py:340 - [runtime r] Server: INFO:     "POST /execute_action HTTP/1.1" 200 OK\r\n'
+    "\x1b[92m11:57:08 - openhands:INFO\x1b[0m: agent_controller.py:574 - [Agent Controller r] Setting agent(CodeActAgent) "
+    "state from AgentState.LOADING to AgentState.RUNNING\r\n"
+    "\x1b[92m11:59:13 - openhands:INFO\x1b[0m: agent_controller.py:902 - [Agent Controller r] Pending action active for 82.7s: "
+    "CmdRunAction (id=45)\r\n"
+)
+GAVE_UP = (
+    "ERROR:root:<class 'tenacity.RetryError'>: RetryError[<Future at 0x1 state=finished raised ConnectError>]\r\n"
+    "\x1b[?2004hroot@c:/app# "
+)
+NO_PYTHON = (
+    "/usr/local/bin/openhands: line 2: /app/.venv/bin/python: No such file or directory\r\n\x1b[?2004hroot@c:/app# "
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "fault"),
+    [
+        (BEGUN + SERVED, None),
+        (BEGUN + GAVE_UP, "never-ran"),
+        (BEGUN + SERVED + GAVE_UP, None),
+        (BEGUN, None),
+        (BEGUN.split("\x1b[92m")[0] + NO_PYTHON, "never-ran"),
+        (BEGUN + NO_PYTHON, None),
+        (GAVE_UP, None),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("launch", ["openhands --max-iterations 9 --task 'x'", OPENHANDS[2][0]])
+def test_openhands_logs_no_actions_but_whether_it_came_to_act(tmp_path, log, fault, launch):
+    typed = [START, ["source /installed-agent/setup-env.sh", "Enter"], [launch, "Enter"], TESTS]
+    found = one(trial(tmp_path / "t", row(is_resolved=False), log, typed, "root@c:/app# "))
+    assert (found.agent, found.steps, found.outcome.fault) == ("openhands", [], fault)
+
+
+def test_the_log_of_another_agent_does_not_say_that_openhands_never_acted(tmp_path):
+    found = one(trial(tmp_path / "t", row(is_resolved=False), BEGUN + GAVE_UP, MINI))
+    assert (found.agent, found.outcome.fault) == ("mini-swe-agent", None)
+
+
+def test_an_agent_that_acts_past_the_terminal_has_an_outcome_and_no_steps(tmp_path):
+    typed = [START, ["clear", "Enter"], TESTS, ["clear", "Enter"], ["bash ", "/tests/run-tests.sh", "Enter"]]
+    found = one(trial(tmp_path / "t", row(), "\x1b[?2004hroot@c:/app# \x1b[?2004l\r\r\nexit\r\n", typed))
+    assert (found.steps, found.outcome.passed, found.outcome.fault) == ([], True, None)
 
 
 def test_keystrokes_of_an_agent_in_the_terminal(tmp_path):

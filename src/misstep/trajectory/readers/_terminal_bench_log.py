@@ -21,6 +21,7 @@ _RULE = re.compile(r"─{20,}")
 _NOISE = re.compile(
     r"^(?:\d\d:\d\d:\d\d - LiteLLM:|Traceback \(most recent call last\):|Saved trajectory to )", re.MULTILINE
 )
+_BEGIN = re.compile(r"^(?:THOUGHT:|```)", re.MULTILINE)
 _SPINNER = re.compile(r"^\S? ?Waiting for the LM to respond\.\.\.\s*")
 _SPECIAL = {"Enter": "\n", "C-m": "\n", "Space": " ", "Tab": "\t", "Escape": "\x1b", "BSpace": "\x7f"}
 _CONTROL_KEY = re.compile(r"^C-([a-z])$")
@@ -67,13 +68,21 @@ def mini_steps(trajectory: Trajectory, raw: str, prompt: str, start: float | Non
 
 def _answer(lines: list[str], width: int) -> tuple[str, int]:
     cleaned = [_SPINNER.sub("", line) for line in lines]
-    whole = "\n".join(cleaned)
+    whole = _without_log("\n".join(cleaned))
     fence = whole.find("```\n", whole.find("```") + 3) if "```" in whole else -1
     noise = _NOISE.search(whole, fence if fence > 0 else 0)
     if noise:
         whole = whole[: noise.start()]
     found, joins = unwrapped(whole.rstrip().split("\n"), width)
     return "\n".join(line.rstrip() for line in found).strip(), joins
+
+
+def _without_log(answer: str) -> str:
+    """The answer without another thread's log above it: from its `THOUGHT:` or its command on."""
+    if not _NOISE.match(answer):
+        return answer
+    begin = _BEGIN.search(answer)
+    return answer[begin.start() :] if begin else answer
 
 
 def _observation(lines: list[str], width: int) -> tuple[str, int]:

@@ -3,7 +3,8 @@
 A trial folder is `results.json` (the outcome), `sessions/agent.log` or `agent.cast` (the recorded terminal),
 `commands.txt` (what was typed into it: a Python list a line) and `panes/post-agent.txt` (the screen when the agent
 ended). Steps come from session files under `agent-logs/`, from mini-swe-agent's printed steps, or from the
-keystrokes of an agent that types into the terminal; a trial without any of these has an outcome and no steps.
+keystrokes of an agent that types into the terminal; a trial without any of these has an outcome and no steps. That is
+so for agents that act past the terminal (nothing is typed into it) and for OpenHands, which does not print its actions.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from ..model import Outcome, Trajectory
 from . import _terminal_bench_log as log
+from . import _terminal_bench_openhands as openhands_log
 from ._fields import between, mapping, metrics, objects, seconds, string
 from .source import Source
 
@@ -109,7 +111,9 @@ def _trial(folder: Path, row: dict[str, Any], source: Source) -> Iterator[Trajec
             log.episode_steps(trajectory, folder / "agent-logs", prompt, start)
             if not trajectory.steps:
                 log.typed_steps(trajectory, _by_agent(typed), raw, prompt, start)
-        if not trajectory.steps and _never_ran(folder, typed):
+        if not trajectory.steps and (
+            _never_ran(folder, typed) or (_is_openhands(typed) and openhands_log.never_acted(raw))
+        ):
             outcome.fault = "never-ran"
         found = [trajectory]
     elif _never_ran(folder, typed) and not any(step.source == "agent" for t in found for step in t.steps):
@@ -249,10 +253,14 @@ def _launch(typed: list[list[str]]) -> str:
 
 
 def _agent_of(typed: list[list[str]]) -> str:
-    launch = _launch(typed)
-    if "openhands.core.main" in launch:
+    if _is_openhands(typed):
         return "openhands"
-    return "mini-swe-agent" if launch.startswith("mini ") else ""
+    return "mini-swe-agent" if _launch(typed).startswith("mini ") else ""
+
+
+def _is_openhands(typed: list[list[str]]) -> bool:
+    launch = _launch(typed).split(" --task ", 1)[0]
+    return "openhands.core.main" in launch or launch.split(" ", 1)[0] == "openhands"
 
 
 def _never_ran(folder: Path, typed: list[list[str]]) -> bool:
