@@ -14,7 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 
-
 _IDS = count(1)
 """Of calls and messages: a resumed session may not see one twice."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from misstep.catalogue.base import Policy
-    from misstep.trajectory import Event
+    from misstep.trajectory import Call, Event
 
     from .portfolio import Portfolio, Rule
 
@@ -315,17 +315,17 @@ class Engine:
         result.truncated, result.seconds = bool(given.get("truncated")), given.get("seconds")
         self._push(After(self.index, self.step, self._call(line), result))
 
-    def _call(self, line: dict[str, Any]) -> Any:
+    def _call(self, line: dict[str, Any]) -> Call:
+        """The call of a result: that of the last proposal where it is its, already parsed then."""
         last = self._last
-        if last is not None and last.call.id == line.get("id") and last.call.tool == line.get("tool"):
+        if last is not None and last.call.id == line.get("id") and last.call.arguments == line.get("input"):
             return last.call
-        cwd = line.get("cwd")
-        return call_of(str(line.get("id") or ""), str(line.get("tool") or ""), line.get("input"), cwd or None)
+        return _call_of(line)
 
     def _event(self, line: dict[str, Any]) -> Event | None:
         kind = line.get("e")
         if kind == "before":
-            self._last = Before(self.index, self.step, self._call(line))
+            self._last = Before(self.index, self.step, _call_of(line))
             return self._last
         if kind == "stop":
             return Stop(self.index, self.step, str(line.get("message") or ""))
@@ -383,6 +383,11 @@ class Engine:
         if misstep not in self.broken:
             self.broken[misstep] = error[:300]
             self.faults.append({"e": "fault", "misstep": misstep, "error": error[:300]})
+
+
+def _call_of(line: dict[str, Any]) -> Call:
+    cwd = line.get("cwd")
+    return call_of(str(line.get("id") or ""), str(line.get("tool") or ""), line.get("input"), cwd or None)
 
 
 def _plain(state: Any) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Rule:
     policy: str
     misstep: str
     module: str
+    """Its module, or the absolute path of its file (`.py`)."""
     mode: str = "enforce"
     limit: int | None = 0
     """Interventions in one session, in the place of the policy's own: 0 keeps its own, None is without end."""
@@ -62,8 +63,7 @@ class Portfolio:
 
     def misstep(self, rule: Rule) -> Misstep:
         """The misstep of a rule. Imports its module, and nothing else of the catalogue."""
-        __import__(rule.module)
-        for value in vars(sys.modules[rule.module]).values():
+        for value in vars(module_of(rule.module)).values():
             if isinstance(value, type) and getattr(value, "id", None) == rule.misstep and hasattr(value, "observe"):
                 return value()
         raise PortfolioError(f"{rule.module} has no misstep {rule.misstep}")
@@ -75,6 +75,26 @@ class Portfolio:
     def wrapped(self, text: str) -> str:
         """The text with the wrapper around it."""
         return self.wrapper.replace("{text}", text) if "{text}" in self.wrapper else text
+
+
+def module_of(name: str) -> Any:
+    """The module of that name, or in that file: a user's own policies are files."""
+    if not name.endswith(".py"):
+        __import__(name)
+        return sys.modules[name]
+    known = f"misstep_user_{digest(name.encode())}"
+    if known not in sys.modules:
+        import _frozen_importlib_external as external  # importlib's own loader, without importlib
+
+        made = type(sys)(known)
+        made.__file__ = name
+        sys.modules[known] = made
+        try:
+            external.SourceFileLoader(known, name).exec_module(made)
+        except BaseException:
+            del sys.modules[known]
+            raise
+    return sys.modules[known]
 
 
 def settings() -> dict[str, Any]:

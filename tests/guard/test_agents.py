@@ -1,0 +1,221 @@
+"""The guard in real agents, driven by a scripted model: what the model is told, and what the log says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .agents import Agent
+
+pytestmark = pytest.mark.slow
+
+AGENTS = {
+    "codex-0.146": ("codex", "codex-0.146.0", "gpt-5.5"),
+    "codex-0.146-code-mode": ("codex", "codex-0.146.0", "gpt-5.6-luna"),
+    "codex-newest": ("codex", "codex-newest", "gpt-5.5"),
+    "codex-newest-code-mode": ("codex", "codex-newest", "gpt-5.6-sol"),
+    "claude-code-2.1.332": ("claude-code", "claude-code-2.1.332", ""),
+    "claude-code-2.1.197": ("claude-code", "claude-code-2.1.197", ""),
+    "qwen-code": ("qwen-code", "qwen-code", ""),
+    "gemini-cli": ("gemini-cli", "gemini-cli", ""),
+}
+MAIN = ("codex-0.146", "codex-newest-code-mode", "claude-code-2.1.332")
+
+RECOVER = "The sqlite database evidence.db is corrupted. Recover the rows from it and write them to out.json."
+OPEN = "sqlite3 evidence.db .tables; echo ran >> ran.txt"
+COPY = "mkdir -p kept && cp evidence.db evidence.db-wal evidence.db-shm kept/ ; echo copied"
+SERVE = "Start a web server on port 8127 that serves this folder. It must be running and reachable at http://localhost:8127 when you are done."
+LAUNCH = "python3 -m http.server 8127 >/dev/null 2>&1 & sleep 0.1; echo started; kill $!"
+REPLACE = (
+    "Replace every occurrence of the word colour with color in notes.txt. These are the only edits you may make: do not "
+    "change anything else in the file."
+)
+
+DENIED = "This call was not run"
+RELAUNCH = "Before you stop: the task needs the service to outlive this session"
+FIRST_WRITE = "Before this first write"
+
+
+@pytest.fixture(params=AGENTS)
+def agent(request: pytest.FixtureRequest, tmp_path: Path) -> Agent:
+    return made(request.param, tmp_path)
+
+
+_made: list[Agent] = []
+
+
+@pytest.fixture(autouse=True)
+def _tidy() -> Iterator[None]:
+    yield
+    while _made:
+        _made.pop().close()
+
+
+def made(name: str, folder: Path, trust: bool = True) -> Agent:
+    host, version, model = AGENTS[name]
+    agent = Agent(host, version, folder, model, trust=trust)
+    _made.append(agent)
+    if trust:
+        agent.install()
+    return agent
+
+
+def test_a_denied_call_does_not_run_until_the_policy_lets_go(agent: Agent) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        (agent.work / f"evidence.db{suffix}").write_text("x")
+    server = agent.run(RECOVER, [{"run": OPEN}, {"run": COPY}, {"run": OPEN}, {"say": "Recovered."}])
+    assert agent.done.returncode == 0, agent.done.stderr
+    assert DENIED in server.seen(1)
+    assert DENIED in server.seen(2) and server.seen(2).count(DENIED) == 1
+    assert (agent.work / "ran.txt").read_text() == "ran\n"  # the second time only
+    assert agent.fired() == [("database-evidence", "deny", True)]
+    calls = [line for line in agent.log() if line.get("e") == "before"]
+    assert len(calls) == 3
+    results = {line["id"]: line for line in agent.log() if line.get("e") == "after"}
+    assert calls[0]["id"] not in results or agent.host == "gemini-cli"  # gemini: the id of a call is its text
+    assert not (agent.state / "guard" / "faults.jsonl").exists()
+
+
+def test_a_stop_is_turned_into_another_turn_that_sees_the_text(agent: Agent) -> None:
+    server = agent.run(SERVE, [{"run": LAUNCH}, {"say": "It is up."}, {"run": "echo looked"}, {"say": "Done."}])
+    assert agent.done.returncode == 0, agent.done.stderr
+    assert len(server.requests) == 4
+    assert RELAUNCH not in server.seen(1)
+    assert RELAUNCH in server.seen(2)
+    assert agent.fired()[0] == ("service-persistence", "instruct", True)
+    stops = [line for line in agent.log() if line.get("e") == "stop"]
+    assert [line["message"].split("\n")[-1] for line in stops] == ["It is up.", "Done."]
+    # our own text that comes back as a prompt is none
+    prompts = [line for line in agent.log() if line.get("e") == "prompt" and not line.get("own")]
+    assert [line["text"] for line in prompts] == [SERVE]
+
+
+def test_an_instruction_at_a_call_reaches_the_model_with_the_result(agent: Agent) -> None:
+    (agent.work / "notes.txt").write_text("my colour\n")
+    server = agent.run(REPLACE, [{"run": "perl -pi -e s/colour/color/g notes.txt"}, {"run": "ls"}, {"say": "Done."}])
+    assert agent.done.returncode == 0, agent.done.stderr
+    assert FIRST_WRITE not in server.seen(0)
+    assert server.seen(1).count(FIRST_WRITE) == 1
+    assert server.seen(2).count(FIRST_WRITE) == 1
+    assert (agent.work / "notes.txt").read_text() == "my color\n"
+    assert ("exact-replacement/first-write", "instruct", True) in agent.fired()
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_observing_logs_the_same_and_changes_nothing(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    agent.guard("mode", "observe")
+    server = agent.run(RECOVER, [{"run": OPEN}, {"say": "Recovered."}])
+    assert DENIED not in server.seen(-1)
+    assert (agent.work / "ran.txt").is_file()
+    assert agent.fired() == [("database-evidence", "", False)]
+    held = [line["held"] for line in agent.log() if line.get("e") == "decision" and line.get("held")]
+    assert held == ["observe"]
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_off_leaves_no_trace(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    agent.guard("mode", "off")
+    server = agent.run(RECOVER, [{"run": OPEN}, {"say": "Recovered."}])
+    assert DENIED not in server.seen(-1) and (agent.work / "ran.txt").is_file()
+    assert agent.logs() == {}
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_a_policy_without_limit_ends_at_the_stop_cap(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    rule = {"policy": "service-persistence", "misstep": "service-persistence", "limit": None}
+    rule["module"] = "misstep.catalogue.service_persistence"
+    portfolio = tmp_path / "portfolio.json"
+    portfolio.write_text(json.dumps({"v": 1, "rules": [rule], "stop_cap": 3}))
+    agent.env["MISSTEP_PORTFOLIO"] = str(portfolio)
+    server = agent.run(SERVE, [{"run": LAUNCH}, *[{"say": f"Up {n}."} for n in range(9)]])
+    assert agent.done.returncode == 0, agent.done.stderr
+    assert len(server.requests) == 5  # the launch, the first stop, three forced turns
+    assert [line.get("held") for line in agent.log() if line.get("e") == "decision" and line["event"] == "stop"] == [
+        None,
+        None,
+        None,
+        "stop cap",
+    ]
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_calls_of_one_turn_at_the_same_time_are_all_there(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    commands = [f"echo number {n}" for n in range(8)]
+    server = agent.run("Count.", [{"run": commands}, {"say": "Counted."}])
+    assert len(server.requests) == 2
+    log = agent.log()
+    for kind in ("before", "after"):
+        assert sorted(line["input"]["command"] for line in log if line.get("e") == kind) == commands
+    at = [line["at"] for line in log if line.get("e") == "decision"]
+    assert at == sorted(set(at))
+
+
+@pytest.mark.parametrize("name", ["codex-0.146", "codex-newest", "claude-code-2.1.332"])
+def test_a_resumed_session_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    (agent.work / "evidence.db").write_text("x")
+    agent.run(RECOVER, [{"run": "ls"}, {"say": "I looked."}])
+    (session,) = agent.logs()
+    resume = ["resume", session] if agent.host == "codex" else ["--resume", session]
+    # The second prompt is about no database: the task is still the first one.
+    server = agent.run("Go on, please.", [{"run": OPEN}, {"say": "Done."}], *resume)
+    assert agent.done.returncode == 0, agent.done.stderr
+    assert DENIED in server.seen(1)
+    assert list(agent.logs()) == [session]
+    assert agent.fired() == [("database-evidence", "deny", True)]
+    assert {"e": "start", "source": "resume"}.items() <= [x for x in agent.log() if x.get("e") == "start"][-1].items()
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_two_agents_in_one_folder_do_not_mix(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    agent.run(RECOVER, [{"say": "Later."}])
+    server = agent.run("List the files.", [{"run": OPEN}, {"say": "Listed."}])
+    assert DENIED not in server.seen(1)
+    assert len(agent.logs()) == 2
+    assert agent.fired() == []
+
+
+@pytest.mark.parametrize("name", MAIN)
+@pytest.mark.parametrize("how", ["portfolio", "home", "hook", "python"])
+def test_a_broken_guard_does_not_break_the_agent(name: str, how: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    if how == "portfolio":
+        agent.env["MISSTEP_PORTFOLIO"] = str(tmp_path / "not-there.json")
+    elif how == "home":
+        shutil.rmtree(agent.state, ignore_errors=True)
+        agent.state.write_text("a file, where a folder should be")
+    else:
+        part = "/hook.py" if how == "hook" else "python3.12"
+        config = agent.folder / ("hooks.json" if agent.host == "codex" else "settings.json")
+        text = config.read_text()
+        assert part in text
+        config.write_text(text.replace(part, part + ".gone"))
+        if agent.host == "codex":
+            agent.run("List the files.", [{"say": "-"}], "--dangerously-bypass-hook-trust")
+    extra = ["--dangerously-bypass-hook-trust"] if agent.host == "codex" else []
+    server = agent.run(RECOVER, [{"run": OPEN}, {"say": "Recovered."}], *extra)
+    assert agent.done.returncode == 0, agent.done.stderr
+    assert (agent.work / "ran.txt").is_file() and DENIED not in server.seen(-1)
+    if how == "portfolio":
+        faults = (agent.state / "guard" / "faults.jsonl").read_text().splitlines()
+        assert "not-there.json cannot be read" in json.loads(faults[0])["error"]
+
+
+def test_codex_runs_no_hook_that_is_not_trusted(tmp_path: Path) -> None:
+    agent = made("codex-newest", tmp_path, trust=False)
+    told = agent.guard("install", "codex")
+    assert "skips hooks silently until you trust them" in told.stderr
+    agent.run("List the files.", [{"run": "ls"}, {"say": "Listed."}])
+    assert agent.logs() == {}
+    agent.guard("install", "codex", "--trust")
+    agent.run("List the files.", [{"run": "ls"}, {"say": "Listed."}])
+    assert len(agent.logs()) == 1
