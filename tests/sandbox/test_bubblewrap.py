@@ -449,18 +449,3 @@ class TestNothingIsLeft:
             for box in boxes:
                 box.stop()
         assert self.leftovers() == []
-
-
-@pytest.mark.slow
-def test_as_an_ordinary_user(root, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
-    """The tests of this folder once more as a user who is not root: the probes above all."""
-    if os.geteuid() != 0:
-        pytest.skip("these tests run as an ordinary user already")
-    if not shutil.which("setpriv"):
-        pytest.skip("setpriv (util-linux) is needed to become another user")
-    here = Path(__file__).resolve().parent
-    try:
-        subprocess.run(["setpriv", "--reuid=4711", "--regid=4711", "--clear-groups", "test", "-r", str(here)], check=True)
-        subprocess.run(["setpriv", "--reuid=4711", "--regid=4711", "--clear-groups", sys.executable, "-c", "import pytest"], check=True, capture_output=True)
-    except (subprocess.CalledProcessError, PermissionError):
-        pytest.skip("the checkout or its Python cannot be read by another user")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -115,6 +116,17 @@ def listeners() -> object:
         yield [str(tcp.getsockname()[1]), name]
 
 
+def probe(box: BubblewrapSandbox, user: str, arguments: list[str]) -> dict[str, str]:
+    """What the probes that were not refused said."""
+    allowed = {}
+    for name, body in PROBES.items():
+        done = box.exec(["/usr/bin/python3", "-I", "-c", program(body), *arguments], user=user, timeout=20)
+        shown = (done.text + done.error_text).strip()
+        if not any(word in shown for word in ("refused", "Authentication failure", "Permission denied", "immediate abort")):
+            allowed[name] = shown
+    return allowed
+
+
 @pytest.mark.parametrize("user", ["root", "agent"])
 def test_probes_are_refused(make, listeners, tmp_path_factory, user) -> None:  # type: ignore[no-untyped-def]
     """One sandbox for all probes of a user: a probe that breaks it fails the rest, loudly."""
@@ -125,17 +137,7 @@ def test_probes_are_refused(make, listeners, tmp_path_factory, user) -> None:  #
     secret = tmp_path_factory.mktemp("secret") / "token"
     secret.write_text("do not read")
     box = make()
-    python = shutil.which("python3", path="/usr/bin")
-    if python is None:
-        pytest.skip("this machine has no /usr/bin/python3 for the probes")
-    passed = {}
-    for name, body in PROBES.items():
-        done = box.exec([python, "-I", "-c", program(body), *listeners, str(secret)], user=user, timeout=20)
-        shown = (done.text + done.error_text).strip()
-        passed[name] = shown
-    refused_word = ("refused", "Authentication failure", "must be run from a terminal", "Permission denied", "immediate abort")
-    allowed = {name: shown for name, shown in passed.items() if not any(word in shown for word in refused_word)}
-    assert allowed == {}
+    assert probe(box, user, [*listeners, str(secret)]) == {}
     assert box.exec("echo alive").text == "alive\n"
     assert not Path("/usr/bin/planted").exists()
 
@@ -228,3 +230,55 @@ class TestTransfers:
             raise SandboxError("nothing was refused, and nothing was written")
         assert list(victim.iterdir()) == []
         assert not (tmp_path / "planted").exists()
+
+
+def _as_user(uid: int, arguments: list[str], folder: str) -> dict[str, object]:
+    """In a process of its own that has become an ordinary user: the probes, and what such a user can have."""
+    from misstep.sandbox import Limits, native, roots
+
+    os.environ["MISSTEP_SANDBOX_DIR"], os.environ["HOME"] = folder, folder
+    native.tools.cache_clear(), native.user_namespace.cache_clear(), roots.host.cache_clear()
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    problem = native.problem()
+    if problem:
+        return {"skip": problem}
+    with BubblewrapSandbox(roots.host(), limits=Limits(processes=64, disk_mb=16, file_mb=64)) as box:
+        allowed = probe(box, "root", arguments)
+        seen = box.exec("id -u; echo x > /app/x; rm -rf /srv; setsid sleep 4747 & sleep 0.05").text
+        stays = [process.command for process in box.end_session()]
+        bomb = box.exec(["/bin/sh", "-c", "for i in $(seq 200); do sleep 5 & done"], timeout=20).error_text
+        kind, enforced = native.user_namespace().kind, dict(box.enforced)
+        state = box.snapshot()
+    (again,) = state.branch()
+    kept = again.exec("cat /app/x; ls -d /srv").text
+    again.stop()
+    state.discard()
+    return {"allowed": allowed, "seen": seen, "stays": stays, "bomb": bomb, "kind": kind, "enforced": enforced, "kept": kept}
+
+
+def test_as_an_ordinary_user(root, listeners) -> None:  # type: ignore[no-untyped-def]
+    if os.geteuid() != 0:
+        pytest.skip("these tests run as an ordinary user already")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, tempfile.TemporaryFile() as answer:
+        secret = Path(folder, "token")
+        secret.write_text("do not read")
+        os.chown(folder, 4711, 4711)
+        child = os.fork()
+        if not child:
+            try:
+                said: dict[str, object] = _as_user(4711, [*listeners, str(secret)], folder)
+            except BaseException as error:
+                said = {"error": repr(error)}
+            os.write(answer.fileno(), json.dumps(said).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        answer.seek(0)
+        seen = json.loads(answer.read())
+    if "skip" in seen:
+        pytest.skip(f"as an ordinary user: {seen['skip']}")
+    assert seen.pop("kind") in ("single", "subordinate")
+    assert "annot fork" in seen["bomb"] or "Resource temporarily" in seen["bomb"], seen
+    assert seen["enforced"]["processes"] in ("rlimit", "cgroup")
+    assert (seen["allowed"], seen["seen"], seen["stays"], seen["kept"]) == ({}, "0\n", ["sleep 4747"], "x\n"), seen

