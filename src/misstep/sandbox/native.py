@@ -59,7 +59,11 @@ class UserNamespace:
     @property
     def inner_map(self) -> str:
         """The map of a further namespace that changes nothing."""
-        return "0 0 1" if self.kind == "single" else f"0 0 {_COUNT}"
+        if self.kind == "single":
+            return "0 0 1"
+        if self.kind == "subordinate":  # each line must lie within one line of the outer map
+            return f"0 0 1\n1 1 {_COUNT - 1}"
+        return f"0 0 {_COUNT}"
 
 
 @functools.cache
