@@ -491,3 +491,25 @@ def test_python_constants():
 )
 def test_python_that_does_not_parse_or_do(text):
     assert "delete" not in [e.kind for e in effects(text) if not (e.command and e.command.name == "rm")]
+
+
+# ------------------------------------------------------------------------------- programs of the same text
+
+
+def test_a_script_that_the_text_has_written_is_read():
+    text = "cat > fix.py <<'E'\nimport sqlite3\nsqlite3.connect('a.db')\nE\npython3 ./fix.py"
+    assert [(e.kind, e.paths) for e in effects(text)] == [
+        ("write", ("fix.py",)),
+        ("run", ("./fix.py",)),
+        ("database", ("a.db",)),
+    ]
+    text = "cat > go.sh <<'E'\n#!/bin/bash\nsetsid uvicorn a:b &\nE\nchmod +x go.sh && ./go.sh"
+    assert one(text, "serve").info["own_session"] == "yes"
+    assert "serve" not in kinds("cat > go.sh <<'E'\nuvicorn a:b &\nE\nchmod +x go.sh")
+    assert "delete" not in kinds("cat > a.sh <<E\nrm $X\nE\nbash a.sh")  # the shell has filled in $X
+
+
+def test_what_a_server_script_does_is_surer_than_its_name():
+    text = "cat > serve.sh <<'E'\nnohup uvicorn a:b &\nE\nbash serve.sh"
+    assert one(text, "serve").info["own_session"] == "hangup-proof only"
+    assert one("cat > serve.sh <<'E'\n./prog\nE\nbash serve.sh", "serve").info["own_session"] == "no"

@@ -22,7 +22,7 @@ UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 class Context:
     """One command, its words (loop variables filled in) and where its effects go."""
 
-    __slots__ = ("argv", "command", "cwd", "depth", "downstream", "in_loop", "name", "out", "upstream")
+    __slots__ = ("argv", "command", "cwd", "depth", "downstream", "in_loop", "name", "out", "upstream", "written")
 
     def __init__(self, command: Command, argv: list[str], out: list[Effect], depth: int) -> None:
         self.command = command
@@ -34,6 +34,8 @@ class Context:
         self.in_loop = False
         self.upstream: list[Command] = []
         self.downstream: list[Command] = []
+        self.written: dict[str, str] = {}
+        """Files that the same text wrote before, with what it wrote (`cat > x.py <<'EOF'`)."""
 
     def add(self, kind: str, paths: tuple[str, ...] | list[str] = (), **info: Any) -> Effect:
         """Notes an effect of the command. `cwd` is added where a literal `cd` came before it."""

@@ -69,6 +69,7 @@ def _effects(script: Script, out: list[Effect], depth: int) -> None:
             idle.update(range(b.first, b.last))
     folders = _folders(commands, blocks) if not names.isdisjoint(("cd", "pushd")) else None
     seen: set[int] = set()
+    written: dict[str, str] = {}
     before: Command | None = None
     for k, c in enumerate(commands):
         if k in idle:
@@ -80,6 +81,7 @@ def _effects(script: Script, out: list[Effect], depth: int) -> None:
         if folders is not None:
             x.cwd = folders[k]
         x.in_loop = k in in_loop
+        x.written = written
         if c.piped_out or c.piped_in:
             _neighbours(x, commands, k)
         if argv:
@@ -93,6 +95,8 @@ def _effects(script: Script, out: list[Effect], depth: int) -> None:
                 if id(r) not in seen:
                     seen.add(id(r))
                     _redirect(x, r)
+        if c.stdin is not None:
+            _note_written(c, written)
         _masks(x, before)
         if not c.substitution:
             before = c
@@ -101,6 +105,18 @@ def _effects(script: Script, out: list[Effect], depth: int) -> None:
             _endless_loop(b, commands, out)
     if "disown" in names:
         _disown(commands, out)
+
+
+def _note_written(c: Command, written: dict[str, str]) -> None:
+    """`cat > x.py <<'EOF'`: what a later `python x.py` of the same text runs is known."""
+    if c.argv[:1] not in (["cat"], ["tee"]) or c.stdin is None:
+        return
+    for r in c.redirects:
+        if r.fd == 0 and r.op[:2] == "<<" and not r.quoted and ("$" in c.stdin or "`" in c.stdin):
+            return  # the shell changes the text on its way
+    targets = c.argv[1:] if c.name == "tee" else [r.target for r in c.redirects if r.op in (">", ">|") and r.fd == 1]
+    for target in targets:
+        written[target.removeprefix("./")] = c.stdin
 
 
 def dispatch(x: Context) -> None:
@@ -125,6 +141,7 @@ def reread(x: Context, argv: list[str]) -> bool:
     """Reads the command as if it were `argv`; True where that told something."""
     inner = Context(x.command, argv, x.out, x.depth)
     inner.cwd, inner.in_loop, inner.upstream, inner.downstream = x.cwd, x.in_loop, x.upstream, x.downstream
+    inner.written = x.written
     at = len(x.out)
     if inner.name in TABLE:
         dispatch(inner)

@@ -145,6 +145,34 @@ def own_program(x: Context, script: str, words: list[str]) -> None:
     """A script or program of the user's own: a server, a run of tests, or just a run."""
     if DATA_FILE.search(script):
         return
+    at = len(x.out)
+    _own_program(x, script, words)
+    text = x.written.get(script.removeprefix("./"))
+    if text:
+        named = len(x.out)
+        _read_program(x, script, text)
+        if any(e.kind == "serve" for e in x.out[named:]):
+            # What the program does is surer than what its name says.
+            x.out[at:named] = [e for e in x.out[at:named] if e.kind != "serve"]
+
+
+def _read_program(x: Context, script: str, text: str) -> None:
+    """A program whose text is known."""
+    if script.endswith(".py") or x.name == "python":
+        from .python_source import python_effects
+
+        python_effects(x, text)
+    elif script.endswith((".js", ".mjs", ".cjs")) or x.name == "node":
+        from .node_source import node_effects
+
+        node_effects(x, text)
+    elif x.name in SHELLS or script.endswith((".sh", ".bash")) or re.match(r"#!.*\b(?:ba|z|da)?sh\b", text):
+        from . import effects
+
+        effects.nested_text(x, text, "script")
+
+
+def _own_program(x: Context, script: str, words: list[str]) -> None:
     if TEST_FILE.search(script) or TEST_SCRIPT.search(script):
         test(x, x.name if x.name in ("python", "node", "bash", "sh") else script.rsplit("/", 1)[-1], [script])
     elif not program_serves(x, script, words):

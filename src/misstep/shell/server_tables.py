@@ -10,7 +10,7 @@ SERVER_NAME = re.compile(
     re.I,
 )
 NOT_A_SERVER = re.compile(
-    r"(?:^|[_\-.])(?:tests?|spec|client|check|probe|bench\w*|build|make|gen\w*|install|stop|kill|verify|validate|debug|ping|wait)(?:[_\-.]|$)",
+    r"(?:^|[_\-.])(?:tests?|spec|client|check|probe|bench\w*|build|make|gen\w*|install|stop|kill|verify|validate|debug|ping|wait|create|config\w*|setup|list|get|update|analy\w*|parse|convert|fix|patch|show|find|dump|logs?|count|query)(?:[_\-.]|$)",
     re.I,
 )
 NOT_A_LISTENER = re.compile(
