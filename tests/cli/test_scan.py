@@ -204,7 +204,7 @@ def test_a_fault_of_our_own_is_one_line_and_debug_shows_it(run, sessions: Path, 
 
 
 def test_an_interruption(run, sessions: Path, monkeypatch):
-    import misstep.scan.run as module
+    import misstep.cli._scanning as module
 
     def interrupted(*args):
         raise KeyboardInterrupt
@@ -293,13 +293,14 @@ def test_version_takes_less_than_150_ms():
     assert min(float(_python(code).stdout.split()[-1]) for _ in range(3)) < 0.15
 
 
-def test_a_second_scan_loads_no_reader_and_no_detector(sessions: Path):
+def test_a_second_scan_loads_next_to_nothing(sessions: Path):
     code = (
         "import sys; from misstep.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "print(*sorted(m for m in sys.modules if m.startswith(('misstep.trajectory', 'misstep.catalogue', 'misstep.shell'))))"
     )
+    code = code.replace("'misstep.shell'", "'misstep.shell', 'click', 'typing', 'pathlib', 'dataclasses', 'rich'")
     args = ("scan", sessions, "-q", "--preview", "--workers", 1)
     assert "misstep.catalogue" in _python(code, *args).stdout
     again = _python(code, *args)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
-from typing import Any
 
-import click
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
-import misstep
+    from ._group import Failure, debug_option, group
 
-_COMMANDS = {
+COMMANDS = {
     "scan": "Count the missteps in the sessions you have.",
     "show": "Show a session, or a step of it, in the terminal.",
     "catalogue": "List the missteps, or explain one.",
@@ -20,53 +21,9 @@ _COMMANDS = {
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 
+__all__ = ["COMMANDS", "Failure", "debug_option", "debugging", "group", "main", "one_line", "set_debug"]
+
 _debug = False
-
-
-class Failure(click.ClickException):
-    """A request that cannot be met: one clear line, exit code 2."""
-
-    exit_code = 2
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"misstep: {_one_line(self.format_message())}", file=file or sys.stderr)
-
-
-class _Lazy(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
-            return None
-        return importlib.import_module(f"misstep.cli.{name}").command
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:  # `misstep scan | head`: what was asked for was shown; 1 would mean --fail-on
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            raise click.exceptions.Exit(0) from None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
-
-
-def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    global _debug
-    _debug = _debug or value
-    return value
-
-
-debug_option = click.option(
-    "--debug",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_set_debug,
-    help="Show the traceback of an error.",
-)
 
 
 def debugging() -> bool:
@@ -74,14 +31,18 @@ def debugging() -> bool:
     return _debug
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(misstep.__version__, prog_name="misstep", message="%(prog)s %(version)s")
-@debug_option
-def group() -> None:
-    """Find the wrong steps that your terminal agent keeps taking.
+def set_debug(value: bool) -> None:
+    """Show errors with their traceback."""
+    global _debug
+    _debug = value
 
-    `misstep scan` reads the sessions that your coding agents have kept on this machine. Nothing is sent anywhere.
-    """
+
+def __getattr__(name: str) -> Any:
+    if name in ("Failure", "debug_option", "group"):
+        from . import _group
+
+        return getattr(_group, name)
+    raise AttributeError(name)
 
 
 def main() -> None:
@@ -92,24 +53,41 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     # Records are many small objects without cycles: looking for some every 700 of them is a tenth of a scan.
     gc.set_threshold(100_000, 20, 20)
+    sys.exit(_answer(_chosen()))
+
+
+def _chosen() -> Callable[[], int]:
+    """What to run: a scan with plain arguments by itself, all else through click."""
+    if sys.argv[1:2] == ["scan"] and "_MISSTEP_COMPLETE" not in os.environ:
+        from ._quick import parse
+
+        request = parse(sys.argv[2:])
+        if request is not None:
+            from ._scanning import run
+
+            return lambda: run(**request)
+    from . import _group
+
+    return _group.run
+
+
+def _answer(work: Callable[[], int]) -> int:
     try:
-        done = group.main(prog_name="misstep", standalone_mode=False)
-        sys.exit(done if isinstance(done, int) else 0)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("misstep: interrupted", err=True)
-        sys.exit(130)
+        return work()
+    except KeyboardInterrupt:
+        print("\nmisstep: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `misstep scan | head`: what was asked for was shown
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
     except Exception as error:
         if _debug:
             raise
-        text = _one_line(f"{type(error).__name__}: {error}")
-        click.echo(f"misstep: a fault of its own: {text} (--debug shows where)", err=True)
-        sys.exit(3)
+        text = one_line(f"{type(error).__name__}: {error}")
+        print(f"misstep: a fault of its own: {text} (--debug shows where)", file=sys.stderr)
+        return 3
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text on one line, with nothing in it that a terminal would act on."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

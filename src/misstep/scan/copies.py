@@ -8,7 +8,10 @@ does not depend on the order in which the records come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 ID_BYTES = 6
 """Bytes of a step's hash."""

@@ -14,9 +14,12 @@ import os
 import sqlite3
 import sys
 import zlib
-from typing import Any
 
 from .units import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import IO, Any
 
 from .copies import Steps, copies
 from .encode import encode
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import IO, Any
+
+    Header = dict[str, Any]
+    """schema, misstep (version), missteps {id: {name, status, scoped, policies}}, filters, shard ([i, n] or null)."""
+
 SCHEMA = "misstep-scan/1"
 HELD = 64 << 20
 """Roughly how many bytes of records are held in memory; the rest waits on disk."""
-
-Header = dict[str, Any]
-"""schema, misstep (version), missteps {id: {name, status, scoped, policies}}, filters, shard ([i, n] or null)."""
 
 
 class BadInput(Exception):
@@ -41,12 +43,12 @@ class _Entry:
         self.id = id
 
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SEPARATORS = set(" \t\r\n#")
 
 
 def _short(name: str) -> str:
     """The start of an id that mostly suffices to name it: of a uuid its first part."""
-    return name[:8] if _UUID.fullmatch(name) else name
+    return name[:8] if len(name) == 36 and name[8::5][:4] == "----" and name.count("-") == 4 else name
 
 
 class Result:
@@ -118,7 +120,7 @@ class Result:
 
     def _ref(self, entry: _Entry) -> str:
         for name in (_short(entry.id), entry.id):
-            if len(name) >= 4 and self._names[name] == 1 and not re.search(r"[\s#]|^[-~/.]", name):
+            if len(name) >= 4 and self._names[name] == 1 and name[0] not in "-~/." and not set(name) & _SEPARATORS:
                 return name
         path, n = entry.key
         return f"{path}::{n}" if n else path

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 import misstep
 
 from .encode import encode
-from .result import SCHEMA, BadInput, Header, Result
+from .result import SCHEMA, BadInput, Result
 from .units import Unit, find, state_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
     from .index import Index
     from .read import Found
+    from .result import Header
 
-Watch = Callable[[int, int], None]
-"""Told (units done, units in all) as a scan goes on."""
+    Watch = Callable[[int, int], None]
+    """Told (units done, units in all) as a scan goes on."""
 
 
 class Options:

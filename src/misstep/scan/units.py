@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Protocol
 
 _SKIPPED = {".git", "node_modules", "__pycache__", ".venv"}
 
