@@ -384,7 +384,8 @@ def test_no_vcs(text):
 @pytest.mark.parametrize(
     "text",
     ["vim a", "nano a", "less a", "git log | less", "man ls", "python", "python3 -i a.py", "node", "psql", "sqlite3 a.db", "mysql -uroot", "ssh h", "git rebase -i x", "git add -p",
-     "git commit", "git commit --amend", "apt install x", "sudo apt-get install x", "passwd", "mysql_secure_installation", "read x", "top", "htop", "docker exec -it c bash", "bash",
+     "git commit", "git commit --amend",
+        "git revert HEAD", "apt install x", "sudo apt-get install x", "passwd", "mysql_secure_installation", "read x", "top", "htop", "docker exec -it c bash", "bash",
      "python -m pdb a.py", "ssh-keygen", "terraform apply", "gdb ./a", "npm init", "python manage.py shell", "cat", "crontab -e", "redis-cli", "python -c 'input()'", "telnet h 25"],
 )  # fmt: skip
 def test_interactive(text):
@@ -394,7 +395,8 @@ def test_interactive(text):
 @pytest.mark.parametrize(
     "text",
     ["vim -es -c wq a", "less a | cat", "man ls | cat", "python a.py", "python < a.py", "echo 1 | python", "python <<'E'\nprint(1)\nE", "psql -c 'select 1'", "psql < a", "sqlite3 a.db .tables",
-     "sqlite3 a.db < a.sql", "ssh h ls", "GIT_SEQUENCE_EDITOR=: git rebase -i x", "git commit -m x", "git commit -am x", "git commit --amend --no-edit", "git commit -F f", "apt-get install -y x",
+     "sqlite3 a.db < a.sql", "ssh h ls", "GIT_SEQUENCE_EDITOR=: git rebase -i x", "git commit -m x", "git commit -am x", "git commit --amend --no-edit",
+        "git revert --no-edit HEAD", "git commit -F f", "apt-get install -y x",
      "yes | apt install x", "DEBIAN_FRONTEND=noninteractive apt-get -yq install x", "echo p | passwd", "while read x; do :; done < f", "read x < f", "echo a | while read l; do echo; done",
      "top -b -n1", "ssh-keygen -N '' -f k", "terraform apply -auto-approve", "gdb -batch ./a", "npm init -y", "cat > f <<'E'\nx\nE", "tmux new -d 'vim a'", "echo 'vim a'", "cat | grep x <<< y",
      "crontab -l", "redis-cli get a", "bash a.sh", "git rebase x", "curl x | bash", "tmux send-keys -t a 'vim b' Enter"],
@@ -494,6 +496,11 @@ def test_python_that_does_not_parse_or_do(text):
 
 
 # ------------------------------------------------------------------------------- programs of the same text
+
+
+def test_a_server_under_a_time_limit_is_a_trial():
+    assert one("timeout 5 npm run dev", "serve").info["bounded"] is True
+    assert one("npm run dev &", "serve").info["bounded"] is False
 
 
 def test_a_script_that_the_text_has_written_is_read():

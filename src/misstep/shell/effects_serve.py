@@ -53,6 +53,7 @@ def serve(x: Context, daemon: bool = False, launcher: str = "", port: str | None
         redirected=apart or all(streams(c)),
         launcher=launcher or x.name,
         port=port if port is not None else port_of(x),
+        bounded=x.wrapped("timeout", "gtimeout"),
     )
 
 

@@ -264,6 +264,12 @@ def _waits(x: Context, verb: str, flags: set[str], letters: set[str], words: lis
         }
         if not given and not letters & {"m", "F", "C", "h"}:
             x.add("interactive", why="git commit without a message opens an editor")
+    elif (
+        verb == "revert"
+        and not long & {"--no-edit", "--no-commit", "--abort", "--continue", "--quit", "--skip"}
+        and "n" not in letters
+    ):
+        x.add("interactive", why="git revert opens an editor")
     elif verb == "tag" and letters & {"a", "s"} and not letters & {"m", "F"} and not long & {"--message", "--file"}:
         x.add("interactive", why="git tag -a without a message opens an editor")
 

@@ -110,7 +110,7 @@ class Effect:
     serve       starts a server, daemon, listener or VM. background: bool (the command returns while it runs);
                 own_session: 'yes' (a new session or a daemon) | 'hangup-proof only' (nohup, disown) | 'no' |
                 'unknown' (on another machine); redirected: bool (stdin, stdout and stderr); launcher: str;
-                port: str ('' where none is written)
+                port: str ('' where none is written); bounded: bool (under `timeout`: a trial, not meant to stay)
     probe       talks to a service or looks for its listener (curl, nc -z, ss -l, HTTP client code).
                 target: str; local: bool (this machine's own address)
     database    opens a database. mutates: bool | None (None: cannot tell; to open an SQLite file for reading
