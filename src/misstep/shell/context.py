@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from .model import Command, Effect, Redirect
 from .wrapper_tables import SHELLS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NOWHERE = frozenset(["/dev/null", "NUL", "nul"])
 DEVICES = ("/dev/std", "/dev/fd/", "/dev/tty", "/dev/pts", "/dev/tcp/", "/dev/udp/", "/proc/self/fd")

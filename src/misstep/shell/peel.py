@@ -9,8 +9,9 @@ from __future__ import annotations
 from .compounds import writes_stdout
 from .model import Block, Command, Redirect, Script
 from .scanner import parse
+from .unwrap import Inner, literal_stdin
 from .wrapper_tables import SHELLS
-from .wrappers import UNWRAP, Inner, literal_stdin
+from .wrappers import UNWRAP
 
 MAX_TEXTS = 6
 """Shell texts within shell texts."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from .context import Context
 from .effects_data import sqlite_path
 from .effects_files import is_local
 from .model import Command, Effect, Redirect
 from .sql import sql_mutates
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_TEXT = 200_000
 INTERESTING = re.compile(
