@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as record
     from dataclasses import field
 else:
+    CODE = {}  # by text; a hook brings those it knows along
 
     class _Factory:
         __slots__ = ("make",)
@@ -58,7 +59,11 @@ else:
             body.append(f" self.{name} = {value}")
         if hasattr(cls, "__post_init__"):
             body.append(" self.__post_init__()")
-        exec(f"def __init__(self, {', '.join(arguments)}):\n" + ("\n".join(body) or " pass"), scope)
+        text = f"def __init__(self, {', '.join(arguments)}):\n" + ("\n".join(body) or " pass")
+        code = CODE.get(text)
+        if code is None:
+            code = CODE[text] = compile(text, "<record>", "exec")
+        exec(code, scope)
         made = {
             "__init__": scope["__init__"],
             "__match_args__": tuple(fields),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from posixpath import normpath
 
 from misstep._record import field, record
 from misstep.shell import Command, Effect
 
 from ._fire import Memory, base, keep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FILES = r"(?<![\w/.-])((?:[~.]{0,2}/)?[\w./-]*?[\w-]+\.(?:db3?|sqlite3?|sqlite|mdb|ibd|rdb))\b(?!-)"
 """A database file in a text."""
@@ -116,6 +118,8 @@ def sufficient(state: Evidence, path: str) -> bool:
     plain, sides = False, set()
     for source in state.copies:
         if any(c in source for c in "*?["):
+            from fnmatch import fnmatchcase
+
             if fnmatchcase(name, base(source)):
                 if fnmatchcase(f"{name}-wal", base(source)):
                     return True

@@ -8,7 +8,6 @@ Guards are asked before a call is folded in: they walk the same rules over a cop
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from misstep._record import field, record
 from misstep.shell import Command, Effect, effects_of, scan
@@ -18,6 +17,7 @@ from .base import Misstep, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, ClassVar
 
 NEVER_RAN = ("refused", "malformed", "never-ran")

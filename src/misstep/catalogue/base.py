@@ -12,13 +12,12 @@ small however long the session is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from misstep._record import record
 from misstep.trajectory import After, Before, Compact, Event, Interrupt, Prompt, Say, Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any, ClassVar
 
 

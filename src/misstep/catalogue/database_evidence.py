@@ -29,7 +29,6 @@ A copy made by a program that the text does not show. Changes made through a lib
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from misstep.shell import Command, Effect
 from misstep.trajectory import After, Before, Call, Event, Prompt, Stop
@@ -41,6 +40,7 @@ from .base import Policy, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, ClassVar
 
 _DATABASE = r"\b(?:sqlite3?|database|db file|write-ahead log|wal file|\w[\w.-]*\.(?:db|sqlite3?|db3)\b|wal)\b"

@@ -28,7 +28,6 @@ A comparison whose result the agent ignores. Writes by a program whose text is n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from misstep._record import field, record
 from misstep.shell import Command, Effect
@@ -53,6 +52,7 @@ from .base import Misstep, Policy, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, ClassVar
 
 _MAP = (

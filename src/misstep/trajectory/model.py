@@ -6,15 +6,31 @@ plain records because hooks and scans load them thousands of times a day.
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cached_property
-
 from misstep._record import field, record
 from misstep.shell import Effect, Script, effects_of, scan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import Counter
+    from functools import cached_property
     from typing import Any
+else:
+
+    class cached_property:  # noqa: N801
+        """functools' own, without its import: a hook cannot afford it."""
+
+        def __init__(self, work):
+            self.work, self.__doc__ = work, work.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.work(instance)
+            return value
+
 
 FAULTS = ("interrupted", "refused", "harness", "malformed", "never-ran")
 """Why a call has no result that counts: a person interrupted it, a person or a rule refused it, the
@@ -138,6 +154,12 @@ class Outcome:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+def _counter() -> Counter[str]:
+    from collections import Counter
+
+    return Counter()
+
+
 @record
 class Trajectory:
     """One agent's record of one session; sub-agents have their own."""
@@ -154,7 +176,7 @@ class Trajectory:
     parent: str = ""
     """The trajectory that started this one (a sub-agent), '' otherwise."""
     outcome: Outcome | None = None
-    skipped: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=_counter)
     """Records that could not be used, by reason."""
     extra: dict[str, Any] = field(default_factory=dict)
 
