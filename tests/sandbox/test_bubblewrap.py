@@ -195,7 +195,7 @@ class TestLimits:
 class TestShell:
     def test_state_lasts(self, box: BubblewrapSandbox) -> None:
         with box.shell() as shell:
-            shell.run("cd /tmp && export A=1; b=2; f() { echo \"f$1\"; }")
+            shell.run('cd /tmp && export A=1; b=2; f() { echo "f$1"; }')
             seen = shell.run('pwd; echo "$A$b"; f 3; false')
         assert (seen.output, seen.exit_code) == ("/tmp\n12\nf3\n", 1)
 
@@ -204,7 +204,7 @@ class TestShell:
         [
             ("echo 'one\ntwo'", "one\ntwo\n", 0),
             ("cat <<'E'\n$x '\"\nE", "$x '\"\n", 0),
-            ("read line; echo \"got=$line\"", "got=\n", 0),
+            ('read line; echo "got=$line"', "got=\n", 0),
             ("echo a # comment", "a\n", 0),
             ("", "", 0),
             ("true\\", "", 0),
@@ -229,7 +229,7 @@ class TestShell:
             shell.run("x=1")
             seen = shell.run("echo bye; exit 5")
             assert (seen.output, seen.exit_code, seen.shell_ended) == ("bye\n", 5, True)
-            assert shell.run("echo \"[$x]\"").output == "[]\n"
+            assert shell.run('echo "[$x]"').output == "[]\n"
 
     def test_a_time_limit_spares_the_shell_and_older_jobs(self, box: BubblewrapSandbox) -> None:
         with box.shell() as shell:
@@ -263,14 +263,16 @@ class TestShell:
         box._shell_path = "/bin/sh"
         with box.shell() as shell:
             shell.run("cd /tmp; x='a b'")
-            assert shell.run("pwd; echo \"$x\"; (exit 4)").output == "/tmp\na b\n"
+            assert shell.run('pwd; echo "$x"; (exit 4)').output == "/tmp\na b\n"
             assert shell.run("(exit 4)").exit_code == 4
 
 
 class TestEndOfSession:
     def test_what_is_attached_goes_and_what_is_detached_stays(self, box: BubblewrapSandbox) -> None:
         shell = box.shell()
-        shell.run("sleep 81 & nohup sleep 82 >/dev/null 2>&1 & setsid sleep 83 & setsid nohup sleep 84 & (sleep 85 &); sleep 0.2")
+        shell.run(
+            "sleep 81 & nohup sleep 82 >/dev/null 2>&1 & setsid sleep 83 & setsid nohup sleep 84 & (sleep 85 &); sleep 0.2"
+        )
         box.exec("sleep 86 & setsid -f sleep 87; sleep 0.1")
         box.exec("trap '' USR1; sleep 88 & sleep 0.1")
         stays = box.end_session()
@@ -334,10 +336,20 @@ class TestBranches:
         one, two = state.branch(2)
         try:
             one.exec("echo one >> /app/d/f; rm /app/g; rm -rf /app/d2; mkdir /app/d2")
-            assert two.exec("cat /app/d/f /app/g; ls -d /srv /app/d2 2>&1 | wc -l; stat -c %h /app/hard").text == "base\ngone\n2\n2\n"
+            assert (
+                two.exec("cat /app/d/f /app/g; ls -d /srv /app/d2 2>&1 | wc -l; stat -c %h /app/hard").text
+                == "base\ngone\n2\n2\n"
+            )
             deeper = one.snapshot()
             (three,) = deeper.branch()
-            assert three.exec("cat /app/d/f; ls /app; cat /usr/bin/env | head -c 4 | tail -c 3").text.split() == ["base", "one", "d", "d2", "hard", "ELF"]
+            assert three.exec("cat /app/d/f; ls /app; cat /usr/bin/env | head -c 4 | tail -c 3").text.split() == [
+                "base",
+                "one",
+                "d",
+                "d2",
+                "hard",
+                "ELF",
+            ]
             three.stop()
             deeper.discard()
         finally:

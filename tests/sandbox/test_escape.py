@@ -122,7 +122,9 @@ def probe(box: BubblewrapSandbox, user: str, arguments: list[str]) -> dict[str, 
     for name, body in PROBES.items():
         done = box.exec(["/usr/bin/python3", "-I", "-c", program(body), *arguments], user=user, timeout=20)
         shown = (done.text + done.error_text).strip()
-        if not any(word in shown for word in ("refused", "Authentication failure", "Permission denied", "immediate abort")):
+        if not any(
+            word in shown for word in ("refused", "Authentication failure", "Permission denied", "immediate abort")
+        ):
             allowed[name] = shown
     return allowed
 
@@ -146,7 +148,12 @@ def test_the_probes_can_succeed(listeners, tmp_path) -> None:  # type: ignore[no
     """Outside, what needs no privilege succeeds: a probe that always fails would prove nothing."""
     secret = tmp_path / "token"
     secret.write_text("do not read")
-    open_outside = ("the host's loopback", "the host's abstract sockets", "a file of the host", "read another process's memory")
+    open_outside = (
+        "the host's loopback",
+        "the host's abstract sockets",
+        "a file of the host",
+        "read another process's memory",
+    )
     for name in open_outside:
         run = subprocess.run(
             [sys.executable, "-I", "-c", program(PROBES[name]), *listeners, str(secret)], capture_output=True, text=True
@@ -162,7 +169,9 @@ def test_init_survives_killing_everything(box: BubblewrapSandbox) -> None:
 
 def test_capabilities_are_dockers_or_fewer(box: BubblewrapSandbox) -> None:
     dockers = {0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31}
-    shown = dict(line.split(":\t") for line in box.exec("grep -E '^(Cap|NoNew|Seccomp:)' /proc/self/status").text.splitlines())
+    shown = dict(
+        line.split(":\t") for line in box.exec("grep -E '^(Cap|NoNew|Seccomp:)' /proc/self/status").text.splitlines()
+    )
     for name in ("CapPrm", "CapEff", "CapBnd"):
         held = {bit for bit in range(64) if int(shown[name], 16) >> bit & 1}
         assert held and held <= dockers - {13, 27, 29}, name
@@ -204,7 +213,9 @@ class TestTransfers:
     def test_a_link_in_a_download_is_not_followed_out(self, box: BubblewrapSandbox, tmp_path: Path) -> None:
         victim = tmp_path / "victim"
         victim.write_text("precious")
-        box.exec(f"mkdir -p /app/d && ln -s {victim} /app/d/link && ln -s / /app/d/up && echo ok > /app/d/file && mkfifo /app/d/pipe")
+        box.exec(
+            f"mkdir -p /app/d && ln -s {victim} /app/d/link && ln -s / /app/d/up && echo ok > /app/d/file && mkfifo /app/d/pipe"
+        )
         box.download("/app/d", tmp_path / "got")
         got = tmp_path / "got"
         assert (got / "file").read_text() == "ok\n"
@@ -222,7 +233,9 @@ class TestTransfers:
             "i = tarfile.TarInfo('../planted'); i.size = 1; t.addfile(i, io.BytesIO(b'x'))\nt.close()"
         )
         box.exec(["/usr/bin/python3", "-c", script])
-        box.exec("mkdir -p /tmp/bin && printf '#!/bin/sh\\nexec cat /tmp/evil.tar\\n' > /tmp/bin/tar && chmod +x /tmp/bin/tar")
+        box.exec(
+            "mkdir -p /tmp/bin && printf '#!/bin/sh\\nexec cat /tmp/evil.tar\\n' > /tmp/bin/tar && chmod +x /tmp/bin/tar"
+        )
         box.env["PATH"] = "/tmp/bin:/usr/bin:/bin"  # the sandbox answers with a tar of its own making
         with pytest.raises(SandboxError):
             box.exec("mkdir /app/e")
@@ -255,7 +268,15 @@ def _as_user(uid: int, arguments: list[str], folder: str) -> dict[str, object]:
     kept = again.exec("cat /app/x; ls -d /srv").text
     again.stop()
     state.discard()
-    return {"allowed": allowed, "seen": seen, "stays": stays, "bomb": bomb, "kind": kind, "enforced": enforced, "kept": kept}
+    return {
+        "allowed": allowed,
+        "seen": seen,
+        "stays": stays,
+        "bomb": bomb,
+        "kind": kind,
+        "enforced": enforced,
+        "kept": kept,
+    }
 
 
 def test_as_an_ordinary_user(root, listeners) -> None:  # type: ignore[no-untyped-def]

@@ -169,7 +169,9 @@ class BubblewrapSandbox:
         self._said = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         joined: list[int] = []
         try:
-            self._group = cgroups.open_group(f"{mine.path.name}.{folder.name}", self.limits.memory_mb, self.limits.processes)
+            self._group = cgroups.open_group(
+                f"{mine.path.name}.{folder.name}", self.limits.memory_mb, self.limits.processes
+            )
             held = self._group.held if self._group else set()
             self.enforced = {
                 "memory": "cgroup" if "memory" in held else "not at all",
@@ -191,12 +193,18 @@ class BubblewrapSandbox:
             else:
                 self._make(folder / "upper", space)
                 self._make(folder / "work", space)
-            inside = ["--argv0", "misstep-init", "--", tools.helper_path, "init"]
-            inside += [str(channel.theirs.fileno()), str(their_ready), str(host), "fixed" if self.fixed_addresses else "free"]
+            given = f"{channel.theirs.fileno()} {their_ready} {host} {int(self.fixed_addresses)}"
+            inside = ["--setenv", "MISSTEP_INIT", given, "--argv0", "misstep-init", "--", tools.helper_path]
             command = [*launch, "--", tools.bubblewrap, *self._arguments(writable, rules), *inside]
             passed = [tools.helper, space.fd, channel.theirs.fileno(), their_ready, host, rules, *joined]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, pass_fds=passed, env={}, cwd="/"
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                pass_fds=passed,
+                env={},
+                cwd="/",
             )
             os.close(their_ready)
             their_ready = -1
@@ -221,7 +229,15 @@ class BubblewrapSandbox:
     def _arguments(self, writable: Path, rules: int) -> list[str]:
         # No --die-with-parent: the "parent" is the thread that calls, and may end long before this process. Init watches
         # the process itself.
-        words = ["--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup", "--hostname", "sandbox"]
+        words = [
+            "--unshare-pid",
+            "--as-pid-1",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup",
+            "--hostname",
+            "sandbox",
+        ]
         if self.network == "none":
             words.append("--unshare-net")
         words += ["--cap-drop", "ALL"]
@@ -336,7 +352,15 @@ class BubblewrapSandbox:
         file_bytes = (self.limits.file_mb or 0) * 1024 * 1024
         for _ in range(2):
             answer = channel.execute(
-                number, argv, env, cwd=cwd or self.workdir, user=who, fds=sinks, stdin=source, file_bytes=file_bytes, agent=agent
+                number,
+                argv,
+                env,
+                cwd=cwd or self.workdir,
+                user=who,
+                fds=sinks,
+                stdin=source,
+                file_bytes=file_bytes,
+                agent=agent,
             )
             try:
                 return (answer, *self._await(channel, number, answer, sinks, deadline))
@@ -357,7 +381,15 @@ class BubblewrapSandbox:
         sink = self._sink()
         try:
             answer = channel.execute(
-                0, ["/bin/sh", "-c", ":"], BASE_ENV, cwd=folder, user=User(), fds=(sink, sink), stdin=None, file_bytes=0, agent=False
+                0,
+                ["/bin/sh", "-c", ":"],
+                BASE_ENV,
+                cwd=folder,
+                user=User(),
+                fds=(sink, sink),
+                stdin=None,
+                file_bytes=0,
+                agent=False,
             )
             try:
                 return answer.wait(10) is not None
@@ -410,7 +442,9 @@ class BubblewrapSandbox:
                 raise SandboxError(f"there is no group {group} in the sandbox")
             gid = int(band[2]) if band else int(group)
         if native.user_namespace().kind == "single" and (uid or gid):
-            raise SandboxError(f"only root can run commands here: this user has no /etc/subuid entry (user {key} was asked for)")
+            raise SandboxError(
+                f"only root can run commands here: this user has no /etc/subuid entry (user {key} was asked for)"
+            )
         others = tuple(int(row[2]) for row in bands if person and person[0] in row[3].split(","))
         return User(uid, gid, (gid, *others))
 
@@ -479,7 +513,9 @@ class BubblewrapSandbox:
                 text=True,
             )
             if run.returncode:
-                raise SandboxError(f"the files could not be kept: {(run.stderr.strip().splitlines() or ['cp failed'])[0]}")
+                raise SandboxError(
+                    f"the files could not be kept: {(run.stderr.strip().splitlines() or ['cp failed'])[0]}"
+                )
         finally:
             os.kill(self._process.pid, signal.SIGCONT)
 

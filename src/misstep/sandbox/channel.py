@@ -152,7 +152,9 @@ class Channel:
         answer.sent()
         return answer
 
-    def _ask(self, operation: int, number: int = 0, *, signal: int = 0, spare: Sequence[int] = (), fds: Sequence[int] = ()) -> int:
+    def _ask(
+        self, operation: int, number: int = 0, *, signal: int = 0, spare: Sequence[int] = (), fds: Sequence[int] = ()
+    ) -> int:
         answer = Answer()
         try:
             body = struct.pack(f"={len(spare)}I", *spare)

@@ -441,10 +441,12 @@ static void serve(int control) {
     free(body);
 }
 
-static int init(int argc, char **argv) {
-    if (argc < 4) return 125;
-    int control = number(argv[0]), ready = number(argv[1]), host = number(argv[2]);
-    if (!strcmp(argv[3], "fixed")) personality(ADDR_NO_RANDOMIZE); /* addresses that a program prints do not vary */
+static int init(void) {
+    /* By a variable, not by arguments: `ps` inside then shows the same in every sandbox. */
+    const char *given = getenv("MISSTEP_INIT");
+    int control, ready, host, fixed;
+    if (!given || sscanf(given, "%d %d %d %d", &control, &ready, &host, &fixed) != 4) return 125;
+    if (fixed) personality(ADDR_NO_RANDOMIZE); /* addresses that a program prints do not vary */
     sigset_t set;
     sigfillset(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
@@ -480,7 +482,7 @@ static int init(int argc, char **argv) {
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "launch")) return launch(argc - 2, argv + 2);
     if (argc > 1 && !strcmp(argv[1], "hold")) return hold();
-    if (argc > 1 && !strcmp(argv[1], "init")) return init(argc - 2, argv + 2);
-    fprintf(stderr, "misstep-init: launch | hold | init\n");
+    if (argc == 1 && getenv("MISSTEP_INIT")) return init();
+    fprintf(stderr, "misstep-init: launch | hold\n");
     return 125;
 }

@@ -117,7 +117,9 @@ def _helper(base: Path) -> Path:
                 return made
             said = said or next((line for line in run.stderr.splitlines() if "error" in line or "cannot" in line), "")
     if not compilers:
-        raise Unavailable("the sandbox's init is compiled once, and there is no C compiler: apt-get install gcc libc6-dev")
+        raise Unavailable(
+            "the sandbox's init is compiled once, and there is no C compiler: apt-get install gcc libc6-dev"
+        )
     raise Unavailable(f"the sandbox's init could not be compiled ({said.strip()}): apt-get install gcc libc6-dev")
 
 
@@ -237,7 +239,9 @@ def _why_no_namespace(said: str) -> str:
             if Path("/proc/sys", name.replace(".", "/")).read_text().strip() == value:
                 mended = {"1": "0", "0": "1" if "clone" in name else "15000"}[value]
                 return f"this machine allows no user namespaces ({name} = {value}): sudo sysctl {name}={mended}"
-    return f"this machine allows no user namespaces ({said or 'no reason given'}): run outside of a container, or as root"
+    return (
+        f"this machine allows no user namespaces ({said or 'no reason given'}): run outside of a container, or as root"
+    )
 
 
 def problem() -> str | None:

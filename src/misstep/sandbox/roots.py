@@ -35,7 +35,7 @@ def _mapped(command: list[str], **options: object) -> subprocess.CompletedProces
         [tools.helper_path, "launch", "--userns", str(space.fd), "--", *command],
         pass_fds=[tools.helper, space.fd],
         capture_output=True,
-        **options,  # type: ignore[call-overload,no-any-return]
+        **options,  # type: ignore[call-overload]
     )
 
 
@@ -89,7 +89,9 @@ def _lay_host(into: Path) -> None:
         if at.is_symlink():
             (folder / name).symlink_to(os.readlink(at))
         elif at.is_dir():
-            raise Unavailable(f"{at} is a directory of its own: the host's root needs a merged /usr; build a base instead")
+            raise Unavailable(
+                f"{at} is a directory of its own: the host's root needs a merged /usr; build a base instead"
+            )
     for name in "app dev etc home mnt opt proc root run srv sys tmp usr var/cache var/lib var/log var/tmp".split():
         (folder / name).mkdir(parents=True)
     (folder / "root").chmod(0o700)
@@ -146,7 +148,9 @@ def from_tar(path: Path) -> Root:
             run = _mapped([*words, "-C", str(into)], stdin=tar)
         if run.returncode:
             said = run.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise SandboxError(f"{path} could not be unpacked: {said[0] if said else f'tar ended with {run.returncode}'}")
+            raise SandboxError(
+                f"{path} could not be unpacked: {said[0] if said else f'tar ended with {run.returncode}'}"
+            )
 
     layer = _once(f"tar-{key}", unpack)
     return Root(path.name, (layer,))
@@ -157,7 +161,9 @@ def base_tar(suite: str = "bookworm") -> Path:
     return store.directory() / f"base-{suite}.tar"
 
 
-def build_base(suite: str = "bookworm", *, packages: tuple[str, ...] = PACKAGES, say: Callable[[str], None] = print) -> Path:
+def build_base(
+    suite: str = "bookworm", *, packages: tuple[str, ...] = PACKAGES, say: Callable[[str], None] = print
+) -> Path:
     """Builds the Debian base with mmdebstrap, or debootstrap where that is missing. About 80 s and 240 MB.
 
     Raises:
@@ -177,7 +183,9 @@ def build_base(suite: str = "bookworm", *, packages: tuple[str, ...] = PACKAGES,
         words = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", suite, str(tree)]
         run = subprocess.run(words, capture_output=True, text=True)
         if run.returncode == 0:
-            run = subprocess.run(["tar", "-c", "--numeric-owner", "-C", str(tree), "-f", str(part), "."], capture_output=True, text=True)
+            run = subprocess.run(
+                ["tar", "-c", "--numeric-owner", "-C", str(tree), "-f", str(part), "."], capture_output=True, text=True
+            )
         store.remove(tree)
     else:
         raise Unavailable("a Debian base is built with mmdebstrap: apt-get install mmdebstrap")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from collections.abc import Mapping
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LOAD, _JEQ, _JSET, _JGE, _AND, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
@@ -67,7 +68,12 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "sethostname": (170, 161),
     "setdomainname": (171, 162),
 }
-_ABSENT = {"clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427)}
+_ABSENT = {
+    "clone3": (435, 435),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
 _SPECIAL = {
     "clone": (56, 220),
     "unshare": (272, 97),
@@ -110,7 +116,7 @@ def program(machine: str | None = None) -> bytes:
     def fail(number: int) -> None:
         put(_RETURN, _ERRNO | number)
 
-    def on(name: str, table: dict[str, tuple[int | None, int | None]], length: int) -> bool:
+    def on(name: str, table: Mapping[str, tuple[int | None, int | None]], length: int) -> bool:
         """Skips the next `length` instructions unless the call is `name`."""
         number = table[name][column]
         if number is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import time
 from collections.abc import Mapping
@@ -24,6 +25,13 @@ _PRELUDE = "exec 8>&1 9>&2 2>&1\n"
 _LARGE = 8_000_000
 _END = "\n\n"
 """Ends every command: a backslash at its end would else reach into what follows."""
+_BASH_STATE = """printf 'cd %q\n' "$PWD"; umask -p; shopt -p; declare -p; declare -f; alias -p; set +o"""
+_SH_STATE = """printf "cd '%s'\n" "$(pwd | sed "s/'/'\\\\''/g")"; export -p; umask | sed 's/^/umask /'"""
+_NOT_RESTORED = re.compile(
+    r"declare -[a-zA-Z-]*r|declare -\S+ (?:BASH\w*|DIRSTACK|FUNCNAME|GROUPS|PIPESTATUS|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|"
+    r"HISTCMD|OPTIND|OPTERR|COMP_\w+|SHLVL|PPID|_|MISSTEP_EXEC)(?:=|$)|shopt -\S+ (?:login_shell|restricted_shell)|"
+    r"set [-+]o (?:interactive-comments|errexit|history|monitor)$|export MISSTEP_EXEC="
+)
 
 
 def _quote(text: str) -> str:
@@ -75,7 +83,9 @@ class ResidentShell:
             except NotStarted as error:
                 self._forget()
                 if error.number != 2 or shell == "/bin/sh":
-                    raise SandboxError(f"the shell could not be started in {self._cwd or box.workdir}: {error}") from error
+                    raise SandboxError(
+                        f"the shell could not be started in {self._cwd or box.workdir}: {error}"
+                    ) from error
             finally:
                 os.close(read_in)
                 os.close(write_reply)
@@ -103,7 +113,7 @@ class ResidentShell:
         limit = int(box.limits.output_mb * 1e6)
         seconds = box.limits.seconds if timeout is None else timeout
         began = time.monotonic()
-        text = f"eval {_quote(command + _END)} </dev/null >&8 2>&8 8>&- 9>&-\n{{ echo \"$?\" >&9; }} 2>/dev/null\n"
+        text = f'eval {_quote(command + _END)} </dev/null >&8 2>&8 8>&- 9>&-\n{{ echo "$?" >&9; }} 2>/dev/null\n'
         code, ended = self._feed(text.encode("utf-8", "surrogateescape"), seconds, start + limit)
         timed_out = code is None and not ended and seconds is not None and time.monotonic() - began >= seconds
         flooded = code is None and not ended and not timed_out
@@ -159,6 +169,15 @@ class ResidentShell:
             if most is not None and os.fstat(self._output).st_size > most:
                 return None, False
 
+    def state(self) -> str:
+        """A script that brings a new shell to where this one is: directory, variables, functions, aliases, options."""
+        if self._answer is None:
+            return ""
+        bash = self.run('[ -n "$BASH_VERSION" ]').exit_code == 0
+        seen = self.run(_BASH_STATE if bash else _SH_STATE, timeout=10)
+        lines = seen.output.split("\n")
+        return "\n".join(line for line in lines if not _NOT_RESTORED.match(line)) if seen.exit_code == 0 else ""
+
     def _forget(self) -> None:
         for fd in (self._input, self._replies, self._output):
             if fd >= 0:
@@ -172,7 +191,9 @@ class ResidentShell:
         """Ends the shell; what it left in the background lives on."""
         if self._answer is not None:
             with contextlib.suppress(SandboxGone, SandboxError):
-                self._sandbox._open().kill(self._number, spare=[p.pid for p in self._sandbox.processes() if p.pid != self._pid])
+                self._sandbox._open().kill(
+                    self._number, spare=[p.pid for p in self._sandbox.processes() if p.pid != self._pid]
+                )
             self._forget()
 
     def __enter__(self) -> ResidentShell:
