@@ -34,6 +34,8 @@ LEFT = [
     ["--workers", "-1"],
     ["--workers", "²"],
     ["--since"],
+    ["--json"],
+    ["--json", ""],
     ["--since", "-q"],
     ["--agent", "--preview"],
     ["--", "-x"],

@@ -68,6 +68,9 @@ def test_no_path_and_nothing_there(run):
         (["--json", "no/such/folder/x.json", "."], "cannot be written"),
         (["--html", "/", "."], "cannot be written"),
         (["--merge", "missing.jsonl"], "No such file"),
+        (["--nonsense", "."], "No such option '--nonsense'"),
+        (["--workers", "0", "."], "Invalid value for '--workers'"),
+        (["--json"], "requires an argument"),
     ],
 )
 def test_bad_requests_are_one_line(run, sessions: Path, monkeypatch, args: list[str], message: str):
@@ -312,6 +315,11 @@ def test_a_terminal_that_knows_no_unicode(sessions: Path):
         "from misstep.cli import main; main()", "scan", sessions, "--preview", PYTHONIOENCODING="ascii", LC_ALL="C"
     )
     assert done.returncode == 0 and "2 sessions" in done.stdout
+
+
+def test_no_arguments_is_help(run):
+    code, out, err = run()
+    assert code == 0 and err == "" and out.startswith("Usage: misstep") and "catalogue" in out
 
 
 def test_completion(run, monkeypatch):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from misstep.scan.record import LISTED, SHOWN, cut, fingerprints, record_of
+from misstep.scan.record import LISTED, SHOWN, cut, ends, fingerprints, record_of
 from misstep.trajectory import Call, Outcome, Result, Step, Trajectory
 
 
@@ -113,6 +113,15 @@ def test_attempts_at_one_task_are_not_copies_of_each_other():
 
 def _split(ids: str) -> list[str]:
     return [ids[i : i + 12] for i in range(0, len(ids), 12)]
+
+
+def test_an_output_is_cut_between_lines():
+    text = "\n".join(f"line {n} of the output" for n in range(200))
+    shown = ends(text, 300).split("\n")
+    assert shown[0] == "line 0 of the output" and shown[-1] == "line 199 of the output"
+    assert all(line in text.split("\n") or line.startswith("… ") for line in shown) and len("\n".join(shown)) < 340
+    assert ends("x" * 1000, 300) == "x" * 100 + "\n… 700 characters …\n" + "x" * 200
+    assert ends("short\n", 300) == "short"
 
 
 def test_cut():

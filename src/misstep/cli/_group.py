@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from typing import Any
 
 import click
@@ -18,9 +17,6 @@ class Failure(click.ClickException):
     """A request that cannot be met: one clear line, exit code 2."""
 
     exit_code = 2
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"misstep: {one_line(self.format_message())}", file=file or sys.stderr)
 
 
 class _Lazy(click.Group):
@@ -79,7 +75,10 @@ def run() -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        if type(error).__name__ == "NoArgsIsHelpError":  # (since click 8.2)
+            click.echo(error.format_message())
+            return 0
+        click.echo(f"misstep: {one_line(error.format_message())}", err=True)
         return error.exit_code
     except click.Abort as error:
         raise KeyboardInterrupt from error

@@ -44,8 +44,8 @@ def parse(words: list[str]) -> dict[str, Any] | None:
         if option not in VALUES and option not in LISTS:
             return None
         if not assigned:
-            value = next(rest, "-")
-            if value.startswith("-") and not (value == "-" and option == "--json"):
+            value = next(rest, "")
+            if not value or (value.startswith("-") and not (value == "-" and option == "--json")):
                 return None
         if option in LISTS:
             many[LISTS[option]].append(value)

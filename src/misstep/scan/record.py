@@ -236,9 +236,17 @@ def ends(text: str, room: int) -> str:
         text = redact(text)
     if len(text) <= room:
         return redact(text)
-    head, tail = room // 3, room - room // 3
-    left = len(text) - head - tail
-    return f"{redact(text[: head + 300])[:head]}\n… {left:,} characters …\n{redact(text[-(tail + 300) :])[-tail:]}"
+    head, tail = text[: room // 3], text[room // 3 - room :]
+    # Whole lines where there are some: half a line reads as if the output were damaged.
+    if "\n" in head[len(head) // 2 :]:
+        head = head[: head.rindex("\n")]
+    if "\n" in tail[: len(tail) // 2]:
+        tail = tail[tail.index("\n") + 1 :]
+    left = len(text) - len(head) - len(tail)
+    # Some more than is shown, so that a credential that is cut in two is still recognised.
+    start = redact(text[: len(head) + 300])[: len(head)]
+    end = redact(text[-(len(tail) + 300) :])[-len(tail) :]
+    return f"{start}\n… {left:,} characters …\n{end}"
 
 
 def fingerprints(trajectory: Trajectory) -> str:
