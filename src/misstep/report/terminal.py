@@ -65,16 +65,16 @@ def _head(out: Console, summary: Summary, places: list[Place]) -> None:
 
 
 def _table(out: Console, summary: Summary, seen: list[Tally]) -> None:
-    wide = out.width >= 96
-    bar = _BAR + 2 if wide else 0
-    room = out.width - 4 - 31 - bar
-    head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>14}{'times':>8}{'chances':>9}"
-    out.print(Text("\n" + head, "quiet"))
+    bar = _BAR + 2 if out.width >= 96 else 0
+    rates = out.width >= 64
+    room = out.width - 4 - 21 - bar - (17 if rates else 0)
+    head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>14}{'times':>7}"
+    out.print(Text("\n" + head + (f"{'steps':>8}{'chances':>9}" if rates else ""), "quiet"))
     for tally in seen:
-        _row(out, summary, tally, room, bar)
+        _row(out, summary, tally, room, bar, rates)
 
 
-def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int) -> None:
+def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, rates: bool) -> None:
     base = tally.in_scope if tally.info["scoped"] else summary.sessions
     part = tally.sessions / base if base else 0
     decided = tally.occurrences + tally.right
@@ -85,8 +85,10 @@ def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int) -> N
     if bar:
         line.append(f"{_bar(part):<{bar}}", "bar")
     line.append(f"{f'{tally.sessions:,}/{base:,}':>8}{percent(part):>6}")
-    line.append(f"{f'{tally.occurrences:,}×':>8}")
-    line.append(f"{percent(tally.occurrences / decided) if decided else '':>9}", "quiet")
+    line.append(f"{f'{tally.occurrences:,}×':>7}")
+    if rates:
+        line.append(f"{percent(tally.occurrences / summary.steps) if summary.steps else '':>8}", "quiet")
+        line.append(f"{percent(tally.occurrences / decided) if decided else '':>9}", "quiet")
     out.print(line)
     for more in rest:
         out.print(Text("  ").append_text(more))

@@ -58,19 +58,21 @@
     const wanted = filter.misstep === "" ? null : Number(filter.misstep);
     const kept = [];
     let base = 0;
+    let steps = 0;
     for (const s of sessions) {
       if (filter.agent && s.agent !== filter.agent) continue;
       if (filter.outcome && outcomeOf(s) !== filter.outcome) continue;
       if (from !== null && (s.end === null || s.end < from)) continue;
       if (to !== null && (s.start === null || s.start >= to)) continue;
       base += 1;
+      steps += s.steps;
       const about = !q || s.about.includes(q);
       const found = s.found.filter((o) => (wanted === null || o.m === wanted) && (about || o.text.includes(q)));
       if (!about && !found.length) continue;
       if (wanted !== null && !(s.counts[wanted] && s.counts[wanted][1])) continue;
       kept.push({ s, found });
     }
-    return { kept, base, q, wanted };
+    return { kept, base, steps, q, wanted };
   }
 
   function tally(view) {
@@ -233,7 +235,7 @@
     });
     return add(node, [button]);
   }
-  function misstepItem(sum, total) {
+  function misstepItem(sum, total, steps) {
     const { m } = sum;
     const base = m.scoped ? sum.scope : total;
     const chances = sum.right + sum.times;
@@ -243,7 +245,7 @@
       el("span", { class: "name" }, m.name),
       el("span", { class: "id" }, el("span", { class: "mono" }, m.id), m.status === "preview" ? el("span", { class: "tag" }, "preview") : null),
       bar(base ? sum.sessions / base : 0, `${num(sum.sessions)} of ${num(base)}${m.scoped ? " in scope" : ""}`),
-      el("span", { class: "num times" }, el("b", {}, num(sum.times)), el("small", {}, sum.times === 1 ? "time" : "times")),
+      el("span", { class: "num times" }, el("b", {}, num(sum.times) + "×"), el("small", {}, `${percent(steps ? sum.times / steps : 0)} of steps`)),
       el("span", { class: "num rate" }, el("b", {}, chances ? percent(sum.times / chances) : "–"), el("small", {}, "of chances")),
       el("span", { class: "chev", "aria-hidden": "true" }, "›"));
     node.append(row);
@@ -328,7 +330,7 @@
     const times = list.reduce((n, s) => n + s.times, 0);
     $("view-missteps").replaceChildren(...(list.length ? [
       el("div", { class: "heads", "aria-hidden": "true" }, el("span", {}, "The agent …"), el("span", {}, "Share of sessions"), el("span", {}, ""), el("span", {}, ""), el("span", {}, "")),
-      el("div", { class: "list" }, list.map((s) => misstepItem(s, base)))] : [el("p", { class: "empty" }, "No misstep is stable yet: scan with --preview.")]));
+      el("div", { class: "list" }, list.map((s) => misstepItem(s, base, view.steps)))] : [el("p", { class: "empty" }, "No misstep is stable yet: scan with --preview.")]));
     $("view-sessions").replaceChildren(...sessionTable(view));
     $("status").textContent = `${many(times, "occurrence")} in ${num(view.kept.filter((k) => k.found.length).length)} of ${many(base, "session")}`;
     label("tab-missteps", list.filter((s) => s.times).length);
