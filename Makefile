@@ -4,7 +4,7 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test lint types catalogue bench-scan clean
+.PHONY: help setup demo test lint types catalogue bench-scan bench-guard clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -28,6 +28,7 @@ demo: setup      ## scan real sessions and write the HTML report
 	@echo "The report: $(CURDIR)/misstep-report.html"
 
 test: $(VENV)/.dev ## lint, types, import contract, all tests
+	scripts/install-clis
 	scripts/test
 
 lint: $(VENV)/.dev ## ruff and the import contract
@@ -45,3 +46,5 @@ bench-scan: setup ## CPU of a scan against atif-make + atif-scan
 bench-stats: setup ## exact inference against scipy's resampling
 	$(BIN)/python scripts/bench-stats
 
+bench-guard: setup ## a hook of the guard against bare interpreters
+	$(BIN)/python scripts/bench-guard

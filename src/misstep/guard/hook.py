@@ -7,17 +7,28 @@ import sys
 
 
 def main() -> None:
-    status = 0
+    image = None
     try:
-        here = __file__.replace("\\", "/").rsplit("/", 3)[0]
+        here = __file__.rsplit("/", 3)[0]
         if not here.startswith("/"):
             import os
 
             here = os.path.abspath(here)
-        sys.path.insert(0, here)
+        sys.path.append(here)
+        import posix
+
+        from misstep.guard import _image
+
+        env = posix.environ
+        home = (
+            env.get(b"MISSTEP_HOME")
+            or (env.get(b"XDG_STATE_HOME") or env.get(b"HOME", b"/") + b"/.local/state") + b"/misstep"
+        )
+        image = _image.start(home.decode() + "/guard")
         from misstep.guard.run import main as run
 
         run(sys.argv[1] if len(sys.argv) > 1 else "")
+        image.learn()
     except BaseException as error:
         try:
             sys.stderr.write(f"misstep: {type(error).__name__}: {error}\n")
@@ -27,7 +38,7 @@ def main() -> None:
         # Nothing that runs at an interpreter's end may change the exit status, or cost time.
         import posix
 
-        posix._exit(status)
+        posix._exit(0)
 
 
 if __name__ == "__main__":

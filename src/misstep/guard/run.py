@@ -168,7 +168,7 @@ def _exits(engine: Engine, session: Session, adapter: Any, reading: Reading) -> 
 
 def _prompt(engine: Engine, record: dict[str, Any]) -> None:
     """Tell a person's prompt from our own texts, and from the harness's."""
-    from misstep.trajectory.readers._common import said
+    from misstep.trajectory.harness import said
 
     text = record["text"]
     words = said(text)
