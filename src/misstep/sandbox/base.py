@@ -199,3 +199,5 @@ class Root:
     binds: tuple[Bind, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
+    user: str | None = None
+    """Who commands run as that do not say; None: root."""

@@ -420,6 +420,7 @@ class BubblewrapSandbox:
                 return ended, timed_out, flooded
 
     def _user(self, user: str | int | None) -> User:
+        user = self.root.user if user is None else user
         if user is None or user in ("root", 0, "0"):
             return User()
         key = str(user)

@@ -241,7 +241,9 @@ def verify(recording: Recording, start: Start, *, keep: bool = False) -> Prefix:
         shown = [first.step(recorded) for recorded in recording.commands]
     finally:
         first.stop()
-    if any(compare(recorded, [run]).grade == "different" for recorded, run in zip(recording.commands, shown, strict=True)):
+    if any(
+        compare(recorded, [run]).grade == "different" for recorded, run in zip(recording.commands, shown, strict=True)
+    ):
         time.sleep(max(0.0, 1.1 - (time.time() - began)))  # what the clock does shows only in another second
     second = Live(recording, start)
     try:

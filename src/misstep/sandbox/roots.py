@@ -24,7 +24,7 @@ _FROM_ETC = (
 """What programs read of /etc; none of it is secret."""
 _VERSION = "2"  # of what this module makes: older ones are made again
 
-PACKAGES = ("python3-minimal", "procps", "sqlite3", "xxd", "binutils")
+PACKAGES = ("python3", "procps", "sqlite3", "xxd", "binutils")
 """What the Debian base has beside Debian's minimal system."""
 
 

@@ -1,0 +1,173 @@
+"""Tasks in Harbor's folder format, run in our own sandboxes: for tests, demos, experiments and training.
+
+task.toml, instruction.md, environment/Dockerfile, solution/solve.sh, tests/test.sh
+wrong/*.sh      ours: plausible deliveries that the verifier must reject; Harbor does not read them
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from misstep.sandbox import dockerfile
+from misstep.sandbox.base import Limits, Process, Root, SandboxError
+from misstep.sandbox.bubblewrap import BubblewrapSandbox
+
+VERIFIER_LOGS = "/logs/verifier"
+
+
+class NoReward(SandboxError):
+    """The verifier left no reward that can be read: nothing is known of the attempt."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task folder."""
+
+    path: Path
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: Path) -> Task:
+        """Reads a task folder.
+
+        Raises:
+            SandboxError: it is none, or its task.toml cannot be read.
+        """
+        try:
+            settings = tomllib.loads((path / "task.toml").read_text())
+        except OSError as error:
+            raise SandboxError(f"{path} is no task folder: {error.strerror}: task.toml") from error
+        except tomllib.TOMLDecodeError as error:
+            raise SandboxError(f"{path / 'task.toml'}: {error}") from error
+        return cls(path, settings)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def instruction(self) -> str:
+        """What the agent is asked."""
+        return (self.path / "instruction.md").read_text().strip()
+
+    @property
+    def wrong(self) -> list[Path]:
+        """Scripts of deliveries that look right and are not."""
+        return sorted((self.path / "wrong").glob("*.sh"))
+
+    def _section(self, name: str) -> Mapping[str, Any]:
+        section = self.settings.get(name, {})
+        return section if isinstance(section, Mapping) else {}
+
+    @property
+    def agent_seconds(self) -> float:
+        return float(self._section("agent").get("timeout_sec", 600))
+
+    @property
+    def verifier_seconds(self) -> float:
+        return float(self._section("verifier").get("timeout_sec", 600))
+
+    @property
+    def limits(self) -> Limits:
+        """What task.toml gives it."""
+        environment = self._section("environment")
+        return Limits(memory_mb=environment.get("memory_mb", 2048), seconds=self.agent_seconds)
+
+    def environment(self, root: Root, images: Mapping[str, Root] | None = None) -> Root:
+        """The task's own root, over the one that stands for its image."""
+        return dockerfile.build(self.path / "environment" / "Dockerfile", root, images=images)
+
+    def sandbox(self, root: Root) -> BubblewrapSandbox:
+        """A sandbox of the task, not yet started."""
+        env = {str(name): str(value) for name, value in dict(self._section("environment").get("env", {})).items()}
+        return BubblewrapSandbox(self.environment(root), limits=self.limits, env=env)
+
+    def start(self, root: Root) -> Callable[[], BubblewrapSandbox]:
+        """What makes fresh sandboxes of the task: for replay."""
+        return lambda: self.sandbox(root)
+
+    def verify(self, sandbox: BubblewrapSandbox) -> Verdict:
+        """Runs the verifier in the sandbox as it is.
+
+        Raises:
+            NoReward: it ended without one; its last line is named.
+        """
+        sandbox.exec(f"rm -rf {VERIFIER_LOGS} /tests && mkdir -p {VERIFIER_LOGS}", cwd="/", user="root", agent=False)
+        sandbox.upload(self.path / "tests", "/tests")
+        env = {str(name): str(value) for name, value in dict(self._section("verifier").get("env", {})).items()}
+        done = sandbox.exec(
+            ["bash", "/tests/test.sh"], env=env, user="root", timeout=self.verifier_seconds, merge=True, agent=False
+        )
+        rewards = self._rewards(sandbox)
+        if rewards is None:
+            said = done.text.strip().splitlines()
+            why = "ran into its time limit" if done.timed_out else f"ended with {done.exit_code} and no reward"
+            raise NoReward(f"the verifier of {self.name} {why}: {said[-1][:200] if said else 'it said nothing'}")
+        return Verdict(rewards, done.text)
+
+    @staticmethod
+    def _rewards(sandbox: BubblewrapSandbox) -> dict[str, float] | None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("reward.json", "reward.txt"):
+                local = Path(folder, name)
+                try:
+                    sandbox.download(f"{VERIFIER_LOGS}/{name}", local)
+                    read = (
+                        json.loads(local.read_text()) if name.endswith("json") else {"reward": float(local.read_text())}
+                    )
+                    rewards = {str(key): float(value) for key, value in read.items()}
+                except (SandboxError, ValueError, AttributeError, TypeError, UnicodeDecodeError, OSError):
+                    continue
+                if all(math.isfinite(value) for value in rewards.values()):
+                    return rewards
+        return None
+
+    def attempt(self, root: Root, script: Path | None = None, *, end_session: bool = True) -> Attempt:
+        """Runs a script as an agent's session, ends the session, and verifies.
+
+        Args:
+            script: a delivery; the oracle's by default.
+            end_session: whether what is attached to the session goes before the verifier runs.
+        """
+        script = script or self.path / "solution" / "solve.sh"
+        with self.sandbox(root) as sandbox:
+            sandbox.upload(script.parent, "/solution")
+            done = sandbox.exec(["bash", f"/solution/{script.name}"], timeout=self.agent_seconds, merge=True)
+            stays = sandbox.end_session() if end_session else sandbox.processes()
+            return Attempt(done.text, done.exit_code, tuple(stays), self.verify(sandbox))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the verifier gave."""
+
+    rewards: Mapping[str, float]
+    output: str
+
+    @property
+    def passed(self) -> bool:
+        """Every reward is 1."""
+        return bool(self.rewards) and all(value >= 1 for value in self.rewards.values())
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One delivery and its verdict."""
+
+    output: str
+    exit_code: int
+    stays: Sequence[Process]
+    """What still ran when the session had ended."""
+    verdict: Verdict
+
+
+def find(folder: Path) -> list[Task]:
+    """All tasks of a folder, by name."""
+    return [Task.load(path.parent) for path in sorted(folder.glob("*/task.toml"))]
