@@ -16,6 +16,15 @@ import pytest
 
 from .conftest import HOOK, PYTHON, Hooks, bad_rules, plain_rules
 
+FAMILIES = (
+    "service-persistence",
+    "deployment-preservation",
+    "database-evidence",
+    "latex-final-log",
+    "token-accounting",
+    "complete-enumeration",
+)
+
 
 def test_a_denial_an_instruction_and_a_forced_turn(hooks: Hooks) -> None:
     hooks.use(plain_rules())
@@ -372,27 +381,21 @@ def test_hooks_that_are_killed_at_any_moment(hooks: Hooks) -> None:
 
 
 def test_it_runs_from_anywhere_and_imports_little(hooks: Hooks) -> None:
-    hooks.use(plain_rules())
-    script = "import sys, runpy; sys.argv = ['hook.py', 'claude-code']\nimport posix\nposix._exit = lambda s: None\n"
-    script += f"runpy.run_path({str(HOOK)!r}, run_name='__main__')\nsys.stderr.write(' '.join(sorted(sys.modules)))"
-    done = subprocess.run(
-        [PYTHON, "-I", "-S", "-c", script], input=_payload(1), env=hooks.env, capture_output=True, cwd="/", check=True
-    )
-    loaded = set(done.stderr.decode().split())
-    heavy = {
-        "json",
-        "dataclasses",
-        "typing",
-        "pathlib",
-        "inspect",
-        "subprocess",
-        "datetime",
-        "ast",
-        "enum.x",
-        "importlib",
-    }
-    assert "misstep.guard.engine" in loaded
-    assert not loaded & (heavy - {"importlib"})
+    hooks.use([{"policy": p, "misstep": p, "module": f"misstep.catalogue.{p.replace('-', '_')}"} for p in FAMILIES])
+    for warm in range(3):
+        done = subprocess.run(
+            [PYTHON, "-I", "-S", "-X", "importtime", str(HOOK), "claude-code"],
+            input=_payload(1),
+            env=hooks.env,
+            capture_output=True,
+            cwd="/",
+            check=True,
+        )
+        loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+        assert {"misstep.guard.engine", "misstep.shell.scanner", "misstep.catalogue.service_persistence"} <= loaded
+        heavy = {"json", "dataclasses", "typing", "pathlib", "inspect", "subprocess", "datetime", "ast", "importlib"}
+        assert not loaded & (heavy | {"misstep.trajectory.readers", "misstep.catalogue.blind_edit"})
+        assert warm == 0 or not loaded & {"re", "re._compiler", "sre_compile"}, "the image knows all expressions"
 
 
 @pytest.mark.parametrize(

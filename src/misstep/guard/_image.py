@@ -54,8 +54,8 @@ class Image:
                 raise ValueError("not ours")
             size = int.from_bytes(posix.pread(fd, 8, 0), "big")
             tag, modules, stamps, patterns, records, writes = marshal.loads(posix.pread(fd, size, 8))
-            if tag != _tag():
-                raise ValueError("of another interpreter")
+            if tag != (*_tag(), about.st_size - 8 - size):
+                raise ValueError("of another interpreter, or not whole")
             for path, stamp in stamps.items():
                 now = posix.stat(path)
                 if (now.st_mtime_ns, now.st_size) != stamp:
@@ -115,7 +115,7 @@ class Image:
 
         places = {n: (p, s, *place(d)) for n, (p, s, d) in modules.items()}
         patterns = {k: place(d) for k, d in parts.items()}
-        head = marshal.dumps((_tag(), places, self.stamps, patterns, (0, len(records)), self.writes + 1))
+        head = marshal.dumps(((*_tag(), end), places, self.stamps, patterns, (0, len(records)), self.writes + 1))
         data = b"".join([len(head).to_bytes(8, "big"), head, *body])
         made = f"{self.path}.{posix.getpid()}"
         fd = posix.open(made, posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600)
@@ -168,7 +168,13 @@ class _Loader:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(marshal.loads(self.image.part(self.start, self.end)), module.__dict__)
+        try:
+            code = marshal.loads(self.image.part(self.start, self.end))
+        except (OSError, ValueError, EOFError, TypeError):
+            posix.unlink(self.image.path)  # damaged: the next process makes it anew
+            with open(str(module.__file__), "rb") as source:
+                code = compile(source.read(), str(module.__file__), "exec", dont_inherit=True)
+        exec(code, module.__dict__)
 
     def is_package(self, name: str) -> bool:
         return self.package
@@ -197,10 +203,9 @@ class _Expressions(type(sys)):  # type: ignore[misc]
             ours = sys.modules.pop("re", None)
             try:
                 import re as whole
-            except BaseException:
+            finally:
                 if ours is not None:
-                    sys.modules["re"] = ours
-                raise
+                    sys.modules["re"] = ours  # who imports it later is to come here, too
             self._whole = whole
         return self._whole
 

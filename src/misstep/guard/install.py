@@ -125,8 +125,8 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
             text = jsonc.without(text, ["hooks", event], is_ours)
         found = jsonc.parse(text).plain()
         for event in adapter.EVENTS:
-            groups = found.get("hooks", {}).get(event, [])
-            if ours not in groups:
+            groups = found.get("hooks", {}).get(event)
+            if not isinstance(groups, list) or ours not in groups:
                 text = jsonc.added(text, ["hooks", event], ours)
     except jsonc.JsoncError as error:
         raise InstallError(f"{path}: {error}") from None
