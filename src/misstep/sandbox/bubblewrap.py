@@ -143,7 +143,8 @@ class BubblewrapSandbox:
         self._said: int | None = None
 
     def __enter__(self) -> BubblewrapSandbox:
-        self.start()
+        if self._channel is None:
+            self.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -39,6 +39,8 @@ class Recorded:
     """Where it ran, if the record says so."""
     edits: tuple[tuple[str, str, str], ...] = ()
     """(path, old text, new text); old is '' for a whole file."""
+    trimmed: bool = False
+    """The harness may have cut white space off the ends of the output."""
     step: int | None = None
     """Its step in the trajectory, from 0."""
 
@@ -84,7 +86,7 @@ class Recorder:
         row = Recorded(
             command, shown, seen.exit_code, round(seen.seconds, 4), timeout, seen.timed_out, round(started, 3)
         )
-        self._write({name: value for name, value in asdict(row).items() if value not in (None, (), False)})
+        self._write({name: value for name, value in asdict(row).items() if value is not None and value is not False and value != ()})
         return Observation(shown, seen.exit_code, seen.seconds, seen.timed_out, seen.flooded, seen.shell_ended)
 
     def close(self) -> None:
@@ -138,9 +140,9 @@ def read(path: Path) -> Recording:
 
 
 def _comparable(call: Call, result: Result | None) -> tuple[str | None, int | None]:
-    if result is None or result.fault or result.truncated or result.shared or result.running or call.background:
+    if result is None or result.fault or result.shared or result.running or call.background:
         return None, None
-    return result.output, result.exit_code
+    return None if result.truncated else result.output, result.exit_code
 
 
 def from_trajectory(trajectory: Trajectory) -> Recording:
@@ -164,7 +166,7 @@ def from_trajectory(trajectory: Trajectory) -> Recording:
                 seconds = result.seconds if result else None
                 commands.append(
                     Recorded(
-                        call.command, output, code, seconds, call.timeout, timed_out, step.time, call.cwd, step=number
+                        call.command, output, code, seconds, call.timeout, timed_out, step.time, call.cwd, trimmed=True, step=number
                     )
                 )
             elif call.kind == "keys":

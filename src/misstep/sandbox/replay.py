@@ -140,16 +140,18 @@ def compare(recorded: Recorded, replays: Sequence[Replayed]) -> Compared:
         return Compared(recorded, runs, "unknown")
     if len(codes) > 1:
         return Compared(recorded, runs, "different")
-    if all(run.output == recorded.output for run in runs):
+    ends = " \t\r\n" if recorded.trimmed else ""
+    shown, *outputs = (text.strip(ends) if ends else text for text in (recorded.output, *(run.output for run in runs)))
+    if all(output == shown for output in outputs):
         return Compared(recorded, runs, "exact")
     if len(runs) >= 2:
-        mask = Mask(runs[0].output, runs[1].output, (runs[0].moment, runs[1].moment))
+        mask = Mask(outputs[0], outputs[1], (runs[0].moment, runs[1].moment))
         ran = None
         if recorded.started is not None:
             ran = Moment(
                 recorded.started, recorded.started + (recorded.seconds if recorded.seconds is not None else 60.0)
             )
-        if not mask.empty and mask.covers(recorded.output, ran):
+        if not mask.empty and mask.covers(shown, ran):
             return Compared(recorded, runs, "masked")
     return Compared(recorded, runs, "different")
 
