@@ -272,7 +272,9 @@ class Engine:
         if decision.event == "stop" and self.stops.get(turn, 0) >= self.portfolio.stop_cap:
             decision.held = "stop cap"
             return
-        denial = next((f for f in enforced if f[1].action == "deny" and decision.event == "before"), None)
+        denial = next(
+            (f for f in enforced if (f[0].action or f[1].action) == "deny" and decision.event == "before"), None
+        )
         if denial is not None:
             decision.action = "deny"
             decision.held = denial[1].id if len(enforced) > 1 else ""

@@ -45,6 +45,8 @@ class Rule:
     """Interventions in one session, in the place of the policy's own: 0 keeps its own, None is without end."""
     text: str = ""
     """Words in the place of the policy's own, '' keeps its own."""
+    action: str = ""
+    """instruct or deny in the place of the policy's own, '' keeps its own."""
 
 
 @record(slots=True)
@@ -60,6 +62,7 @@ class Portfolio:
     """Every task counts as eligible."""
     key: str = ""
     """Tells portfolios apart that give other states."""
+    arm: str = "real"
 
     def misstep(self, rule: Rule) -> Misstep:
         """The misstep of a rule. Imports its module, and nothing else of the catalogue."""
@@ -75,6 +78,25 @@ class Portfolio:
     def wrapped(self, text: str) -> str:
         """The text with the wrapper around it."""
         return self.wrapper.replace("{text}", text) if "{text}" in self.wrapper else text
+
+
+def _compiled(path: str) -> dict[str, Any]:
+    """The plain form of a portfolio file, kept beside the guard's state until the file changes."""
+    try:
+        about = os.stat(path)
+    except OSError as error:
+        raise PortfolioError(f"{path}: {error.strerror}") from None
+    stamp = [path, about.st_mtime_ns, about.st_size]
+    kept = f"{guard_home()}/portfolio-{digest(path.encode())}.json"
+    plain = read_json(kept)
+    if not isinstance(plain, dict) or plain.get("stamp") != stamp:
+        from pathlib import Path
+
+        from .freeze import read
+
+        plain = {**read(Path(path)), "stamp": stamp}
+        write(kept, plain)
+    return plain
 
 
 def module_of(name: str) -> Any:
@@ -111,19 +133,37 @@ def mode_of(given: dict[str, Any]) -> str:
 
 def load(given: dict[str, Any]) -> Portfolio:
     """The portfolio for this process, by the settings and the mode. Raises PortfolioError."""
-    chosen = os.environ.get("MISSTEP_PORTFOLIO") or given.get("portfolio")
-    if chosen:
-        plain = read_json(str(chosen))
+    made = from_plain(_plain(given), mode_of(given))
+    arm = os.environ.get("MISSTEP_ARM") or given.get("arm")
+    if arm and arm != "real":
+        from .arms import apply
+
+        made.arm = str(arm)
+        made = apply(made, made.arm)
+    return made
+
+
+def chosen(given: dict[str, Any]) -> str:
+    """The portfolio file or lock that the user chose, '' for the catalogue's own."""
+    return str(os.environ.get("MISSTEP_PORTFOLIO") or given.get("portfolio") or "")
+
+
+def _plain(given: dict[str, Any]) -> dict[str, Any]:
+    path = chosen(given)
+    if path.endswith(".toml"):
+        return _compiled(path)
+    if path:
+        plain = read_json(path)
         if not isinstance(plain, dict):
-            raise PortfolioError(f"{chosen} cannot be read")
-        return from_plain(plain, mode_of(given))
+            raise PortfolioError(f"{path} cannot be read")
+        return plain
     plain = read_json(portfolio_file())
     stamp = stamp_of_catalogue()
     if not isinstance(plain, dict) or plain.get("stamp") != stamp:
         plain = default()
         plain["stamp"] = stamp
-        _write(plain)
-    return from_plain(plain, mode_of(given))
+        write(portfolio_file(), plain)
+    return plain
 
 
 def from_plain(plain: dict[str, Any], mode: str = "enforce") -> Portfolio:
@@ -172,10 +212,10 @@ def stamp_of_catalogue() -> list[Any]:
         return [misstep.__version__, 0]
 
 
-def _write(plain: dict[str, Any]) -> None:
+def write(path: str, plain: dict[str, Any]) -> None:
+    """Keep a derived portfolio; where that cannot be written, each hook makes it for itself."""
     try:
         os.makedirs(guard_home(), 0o700, exist_ok=True)
-        path = portfolio_file()
         fd = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, dumps(plain).encode())
@@ -183,4 +223,4 @@ def _write(plain: dict[str, Any]) -> None:
             os.close(fd)
         os.rename(f"{path}.{os.getpid()}", path)
     except OSError:
-        pass  # each hook makes it for itself then
+        pass

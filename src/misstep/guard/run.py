@@ -84,8 +84,15 @@ def hook(host_name: str, data: bytes) -> str:
     with _Patience(LOCK) as clock, Session(folder) as session:
         clock.session = session
         if not session.size:
-            session.append(*_head(adapter.NAME, reading))
+            session.append(*_head(adapter.NAME, reading, given))
+            wrong = _unlocked(given)
+            if wrong:
+                session.append(_stamped({"e": "refused", "error": wrong}))
+                session.save({"refused": wrong})
         state = session.load()
+        if (state or {}).get("refused"):
+            session.append(*(_stamped(r) for r in reading.records))
+            return ""
         if engine is None:
             session.append(*(_stamped(r) for r in reading.records))
             if state is not None and session.size - state["offset"] < LAG:
@@ -178,10 +185,11 @@ def _prompt(engine: Engine, record: dict[str, Any]) -> None:
         record["text"] = words
 
 
-def _head(host_name: str, reading: Reading) -> list[dict[str, Any]]:
+def _head(host_name: str, reading: Reading, given: dict[str, Any]) -> list[dict[str, Any]]:
     """The first records of a log. A sub-agent's task is what its parent was told: its own prompt comes from an agent."""
     import misstep
 
+    from .portfolio import mode_of
     from .session import VERSION
 
     head: list[dict[str, Any]] = [
@@ -192,6 +200,8 @@ def _head(host_name: str, reading: Reading) -> list[dict[str, Any]]:
             "session": reading.session,
             "agent": reading.agent,
             "transcript": reading.transcript,
+            "mode": mode_of(given),
+            "arm": os.environ.get("MISSTEP_ARM") or given.get("arm") or "real",
         }
     ]
     if reading.agent:
@@ -200,6 +210,21 @@ def _head(host_name: str, reading: Reading) -> list[dict[str, Any]]:
         if isinstance(task, str) and task:
             head.append(_stamped({"e": "prompt", "text": task, "inherited": True}))
     return head
+
+
+def _unlocked(given: dict[str, Any]) -> str:
+    """In a scored run: why the portfolio is not the locked one, '' where it is."""
+    if not (os.environ.get("MISSTEP_SCORED") or given.get("scored")):
+        return ""
+    from .portfolio import chosen
+
+    path = chosen(given)
+    locked = read_json(path) if path and not path.endswith(".toml") else None
+    if not isinstance(locked, dict) or "lock" not in locked:
+        return f"a scored run needs a lock, not {path or 'the catalogue as it is'}"
+    from .freeze import verify
+
+    return verify(locked)
 
 
 def _stamped(record: dict[str, Any]) -> dict[str, Any]:

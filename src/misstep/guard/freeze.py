@@ -1,0 +1,181 @@
+"""A portfolio file (TOML) made into what hooks read, and its lock. Hooks come here only where the file has changed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from .portfolio import MODES, PATIENCE, STOP_CAP, PortfolioError, from_plain, module_of
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_KEYS = {"version", "wrapper", "stop_cap", "patience", "policy"}
+_POLICY_KEYS = {"id", "mode", "limit", "text", "file"}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The plain form of a portfolio file. Raises PortfolioError with the file's name and what was expected."""
+    if sys.version_info < (3, 11):
+        raise PortfolioError(f"{path}: a portfolio file needs Python 3.11; make a lock of it elsewhere")
+    import tomllib
+
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PortfolioError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PortfolioError(f"{path}: {error}") from None
+    _known(path, given, _KEYS, "")
+    rules = [_rule(path, number, item) for number, item in enumerate(_list(path, given.get("policy", [])), 1)]
+    plain = {
+        "v": 1,
+        "rules": rules,
+        "wrapper": _text(path, given.get("wrapper", "{text}"), "wrapper"),
+        "stop_cap": given.get("stop_cap", STOP_CAP),
+        "patience": given.get("patience", PATIENCE),
+    }
+    if "{text}" not in plain["wrapper"]:
+        raise PortfolioError(f"{path}: wrapper has no {{text}}")
+    try:
+        from_plain(plain)
+    except PortfolioError as error:
+        raise PortfolioError(f"{path}: {error}") from None
+    return plain
+
+
+def _rule(path: Path, number: int, given: Any) -> dict[str, Any]:
+    where = f"policy {number}"
+    if not isinstance(given, dict) or not isinstance(given.get("id"), str):
+        raise PortfolioError(f"{path}: {where} has no id")
+    where = f"policy {given['id']}"
+    _known(path, given, _POLICY_KEYS, f"{where}: ")
+    if "file" in given:
+        file = (path.parent / _text(path, given["file"], f"{where}: file")).resolve()
+        misstep, module = _in_file(path, where, file, given["id"]), str(file)
+    else:
+        misstep, module = _in_catalogue(path, given["id"])
+    rule: dict[str, Any] = {"policy": given["id"], "misstep": misstep, "module": module}
+    if "mode" in given:
+        if given["mode"] not in MODES:
+            raise PortfolioError(f"{path}: {where}: mode is one of {', '.join(MODES)}")
+        rule["mode"] = given["mode"]
+    if "limit" in given:
+        limit = given["limit"]
+        if limit != "none" and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise PortfolioError(f'{path}: {where}: limit is a number from 1, or "none"')
+        rule["limit"] = None if limit == "none" else limit
+    if "text" in given:
+        rule["text"] = _text(path, given["text"], f"{where}: text")
+    return rule
+
+
+def _in_catalogue(path: Path, policy: str) -> tuple[str, str]:
+    from misstep.catalogue import missteps
+
+    for misstep in missteps():
+        if any(p.id == policy for p in misstep.policies):
+            return misstep.id, type(misstep).__module__
+    raise PortfolioError(f"{path}: the catalogue has no policy {policy!r}")
+
+
+def _in_file(path: Path, where: str, file: Path, policy: str) -> str:
+    if file.suffix != ".py" or not file.is_file():
+        raise PortfolioError(f"{path}: {where}: {file} is no Python file")
+    try:
+        module = module_of(str(file))
+    except Exception as error:
+        raise PortfolioError(f"{path}: {where}: {file}: {type(error).__name__}: {error}") from None
+    for value in vars(module).values():
+        if isinstance(value, type) and hasattr(value, "observe") and any(p.id == policy for p in value.policies):  # type: ignore[attr-defined]
+            return str(value.id)  # type: ignore[attr-defined]
+    raise PortfolioError(f"{path}: {where}: {file} has no such policy")
+
+
+def _known(path: Path, given: dict[str, Any], keys: set[str], where: str) -> None:
+    for key in given:
+        if key not in keys:
+            raise PortfolioError(f"{path}: {where}unknown key {key!r} (known: {', '.join(sorted(keys))})")
+
+
+def _list(path: Path, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise PortfolioError(f"{path}: policies are written as [[policy]] tables")
+    return value
+
+
+def _text(path: Path, value: Any, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise PortfolioError(f"{path}: {what} is a text")
+    return value
+
+
+# -- the lock ------------------------------------------------------------------------------------------------------------
+
+
+def lock(plain: dict[str, Any], routing: dict[str, list[str]] | None = None) -> dict[str, Any]:
+    """The lock of a portfolio: what hooks read, the SHA-256 of every source that decides, the versions, the routing."""
+    import misstep
+
+    names = sources(plain)
+    frozen = {k: v for k, v in plain.items() if k != "stamp"}
+    return {
+        **frozen,
+        "lock": 1,
+        "misstep": misstep.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "sources": {name: sha256(where) for name, where in names.items()},
+        "routing": routing or {},
+    }
+
+
+def sources(plain: dict[str, Any]) -> dict[str, Path]:
+    """Every file that decides what a portfolio does, by a name that does not depend on where misstep is installed."""
+    found = [PACKAGE / "_record.py", *(PACKAGE / "guard").glob("*.py"), *(PACKAGE / "guard" / "hosts").glob("*.py")]
+    found += [*(PACKAGE / "shell").glob("*.py"), *(PACKAGE / "trajectory").glob("*.py")]
+    found += [PACKAGE / "catalogue" / "base.py", PACKAGE / "catalogue" / "fold.py"]
+    found += (PACKAGE / "catalogue").glob("_*.py")
+    named = {f"misstep/{p.relative_to(PACKAGE).as_posix()}": p for p in sorted(found)}
+    for rule in plain["rules"]:
+        module = str(rule["module"])
+        if module.endswith(".py"):
+            named[module] = Path(module)
+        else:
+            where = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+            named[f"misstep/{where.relative_to(PACKAGE).as_posix()}"] = where
+    return named
+
+
+def verify(locked: dict[str, Any]) -> str:
+    """'' where every source is as the lock says, else what is not, by the file's name."""
+    kept = locked.get("sources")
+    if not isinstance(kept, dict) or not kept:
+        return "the lock names no sources"
+    now = sources(locked)
+    for name in sorted(kept.keys() | now.keys()):
+        if name not in now:
+            return f"{name} is in the lock, and no longer there"
+        if name not in kept:
+            return f"{name} is not in the lock"
+        try:
+            if sha256(now[name]) != kept[name]:
+                return f"{name} changed since the lock was made"
+        except OSError as error:
+            return f"{name}: {error.strerror}"
+    return ""
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file's bytes."""
+    import hashlib
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_lock(path: Path, locked: dict[str, Any]) -> None:
+    """Write a lock for people to read and for hooks to use."""
+    import json
+
+    path.write_text(json.dumps(locked, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+__all__ = ["lock", "read", "sources", "verify", "write_lock"]
