@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from .agents import Agent
+from .model_server import ModelServer
 
 pytestmark = pytest.mark.slow
 
@@ -219,3 +221,50 @@ def test_codex_runs_no_hook_that_is_not_trusted(tmp_path: Path) -> None:
     agent.guard("install", "codex", "--trust")
     agent.run("List the files.", [{"run": "ls"}, {"say": "Listed."}])
     assert len(agent.logs()) == 1
+
+
+# -- arms ----------------------------------------------------------------------------------------------------------------
+
+ARMS = ("real", "baseline", "sham", "sham-deny", "always-real", "without:service-persistence")
+
+
+def plain(server: ModelServer, agent: Agent) -> list[str]:
+    """What a model server received, without what differs between any two runs: ids, times, places."""
+    texts = []
+    for body in server.requests:
+        text = json.dumps(body, sort_keys=True).replace(agent.work.name, "WORK").replace(str(agent.root), "ROOT")
+        texts.append(re.sub(r"[0-9a-f]{8}(?:-[0-9a-f]{4,12}){2,4}|[0-9a-f]{6,}|\d+", "#", text))
+    return texts
+
+
+@pytest.mark.parametrize("name", ["codex-0.146", "claude-code-2.1.332"])
+def test_arms_cannot_be_told_apart_but_by_their_texts(name: str, tmp_path: Path) -> None:
+    configs, quiet, loud = set(), set(), {}
+    for arm in ARMS:
+        folder = tmp_path / arm.replace(":", "-")
+        agent = made(name, folder)
+        agent.env["MISSTEP_ARM"] = arm
+        config = agent.folder / ("hooks.json" if agent.host == "codex" else "settings.json")
+        configs.add(config.read_text())
+        server = agent.run("List the files.", [{"run": "ls"}, {"say": "Listed."}])
+        quiet.add(tuple(plain(server, agent)))
+        server = agent.run(SERVE, [{"run": LAUNCH}, {"say": "It is up."}, {"say": "Done."}])
+        loud[arm] = (len(server.requests), plain(server, agent)[0], server.seen(-1))
+        assert [log[0]["arm"] for log in agent.logs().values()] == [arm, arm]
+        held = [row for log in agent.logs().values() for d in log if d.get("e") == "decision" for row in d["rows"]]
+        fires = [
+            row["fires"] for row in held if row["policy"] == "service-persistence" and row["eligible"] and row["holds"]
+        ]
+        assert fires[0] is True, "what would fire is logged in every arm"
+    assert len(configs) == 1, "the command lines, their paths and their order are the same"
+    assert len(quiet) == 1, "where nothing fires, the model sees the same bytes"
+    assert len({first for _, first, _ in loud.values()}) == 1
+    assert {arm: turns for arm, (turns, _, _) in loud.items()} == {
+        "real": 3,
+        "baseline": 2,
+        "sham": 3,
+        "sham-deny": 3,
+        "always-real": 3,
+        "without:service-persistence": 2,
+    }
+    assert RELAUNCH in loud["real"][2] and RELAUNCH not in loud["sham"][2] and "Take a moment" in loud["sham"][2]

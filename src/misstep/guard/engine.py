@@ -236,7 +236,7 @@ class Engine:
                 continue
             if rule.misstep not in digests:
                 digests[rule.misstep] = digest(dumps(_plain(run.state)).encode())
-            words = "" if self.portfolio.unscoped else run.eligible_policies.get(policy.id)
+            words = run.eligible_policies.get(policy.id)
             limit = rule.limit if rule.limit != 0 else policy.limit
             fires = bool(asked.holds) and not asked.released and (limit is None or asked.used < limit)
             row = {
@@ -247,7 +247,7 @@ class Engine:
                 "holds": asked.holds,
                 "released": asked.released,
                 "used": asked.used,
-                "fires": fires and words is not None,
+                "fires": fires and (words is not None or self.portfolio.unscoped),
                 "fired": False,
             }
             decision.rows.append(row)
