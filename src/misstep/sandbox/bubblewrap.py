@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import select
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -25,7 +25,8 @@ from misstep.sandbox.base import (
     SandboxError,
     SandboxGone,
 )
-from misstep.sandbox.channel import Answer, Channel, NotStarted, User
+from misstep.sandbox.channel import Channel, NotStarted, User
+from misstep.sandbox.running import Running
 from misstep.sandbox.shell import ResidentShell
 
 _CAPABILITIES = (
@@ -139,7 +140,6 @@ class BubblewrapSandbox:
         self._count = 0
         self._count_lock = threading.Lock()
         self._users: dict[str, User] = {}
-        self._shell_path = "/bin/bash"
         self._said: int | None = None
 
     def __enter__(self) -> BubblewrapSandbox:
@@ -314,111 +314,59 @@ class BubblewrapSandbox:
             merge: put standard error into the output.
             agent: it belongs to the agent's session, which `end_session` ends.
         """
-        channel, number = self._open(), self._next()
+        running = self.begin(
+            command, cwd=cwd, env=env, user=user, timeout=timeout, stdin=stdin, merge=merge, agent=agent
+        )
+        try:
+            return running.wait()
+        finally:
+            running.close()
+
+    def begin(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
+        timeout: float | None = None,
+        stdin: bytes | None = None,
+        merge: bool = False,
+        agent: bool = True,
+    ) -> Running:
+        """Starts a command, as `exec` does, and returns once it has its process. Close what it returns."""
+        channel, number, who = self._open(), self._next(), self._user(user)
+        folder = cwd or self.workdir
+        argv = [self.shell_path(), "-c", command] if isinstance(command, str) else list(command)
         out = self._sink()
-        err = out if merge else self._sink()
+        outputs = (out, out if merge else self._sink())
         source = None
-        answer: Answer | None = None
-        began = time.monotonic()
         try:
             if stdin is not None:
                 source = self._sink()
                 _write_all(source, stdin)
                 os.lseek(source, 0, os.SEEK_SET)
-            who = self._user(user)
-            answer, ended, timed_out, flooded = self._run(
-                channel, number, command, self.environment(number, env), cwd, who, (out, err), source, timeout, agent
-            )
-            seconds = time.monotonic() - began
-            limit = int(self.limits.output_mb * 1e6)
-            return Done(
-                os.pread(out, limit, 0),
-                b"" if merge else os.pread(err, limit, 0),
-                124 if timed_out else ended.exit_code,
-                seconds,
-                timed_out,
-                flooded,
-                ended.cpu_seconds,
-            )
-        finally:
-            if answer:
-                answer.close()
-            for fd in {out, err} | ({source} if source is not None else set()):
-                os.close(fd)
-
-    def _run(self, channel, number, command, env, cwd, who, sinks, source, timeout, agent):  # type: ignore[no-untyped-def]
-        seconds = self.limits.seconds if timeout is None else timeout
-        deadline = None if seconds is None else time.monotonic() + seconds
-        argv = [self._shell_path, "-c", command] if isinstance(command, str) else list(command)
-        file_bytes = (self.limits.file_mb or 0) * 1024 * 1024
-        for _ in range(2):
             answer = channel.execute(
                 number,
                 argv,
-                env,
-                cwd=cwd or self.workdir,
+                self.environment(number, env),
+                cwd=folder,
                 user=who,
-                fds=sinks,
+                fds=outputs,
                 stdin=source,
-                file_bytes=file_bytes,
+                file_bytes=(self.limits.file_mb or 0) * 1024 * 1024,
                 agent=agent,
             )
-            try:
-                return (answer, *self._await(channel, number, answer, sinks, deadline))
-            except NotStarted as error:
-                answer.close()
-                if error.number == 2 and isinstance(command, str) and self._shell_path == "/bin/bash":
-                    if self._exists(channel, cwd or self.workdir):
-                        self._shell_path, argv = "/bin/sh", ["/bin/sh", "-c", command]
-                        continue
-                    raise SandboxError(f"there is no directory {cwd or self.workdir} in the sandbox") from error
-                raise SandboxError(f"{argv[0]}: {os.strerror(error.number)} (in {cwd or self.workdir})") from error
-            except BaseException:
-                answer.close()
-                raise
-        raise SandboxError("the sandbox has no shell")
+            return Running(channel, number, answer, argv[0], folder, outputs, source, self.limits, timeout)
+        except BaseException:
+            self._close({*outputs, source})
+            raise
 
-    def _exists(self, channel: Channel, folder: str) -> bool:
-        sink = self._sink()
-        try:
-            answer = channel.execute(
-                0,
-                ["/bin/sh", "-c", ":"],
-                BASE_ENV,
-                cwd=folder,
-                user=User(),
-                fds=(sink, sink),
-                stdin=None,
-                file_bytes=0,
-                agent=False,
-            )
-            try:
-                return answer.wait(10) is not None
-            except NotStarted:
-                return False
-            finally:
-                answer.close()
-        finally:
-            os.close(sink)
-
-    def _await(self, channel, number, answer, sinks, deadline):  # type: ignore[no-untyped-def]
-        limit = int(self.limits.output_mb * 1e6)
-        timed_out = flooded = False
-        pause = 0.02
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            ended = answer.wait(pause if left is None else max(0.0, min(pause, left)))
-            flooded = flooded or sum(os.fstat(fd).st_size for fd in set(sinks)) > limit
-            if ended is not None:
-                return ended, timed_out, flooded
-            pause = min(pause * 2, 0.2)
-            timed_out = left is not None and left <= 0
-            if timed_out or flooded:
-                channel.kill(number)
-                ended = answer.wait(10)
-                if ended is None:
-                    raise SandboxError("a command outlived its end: it is stuck in the kernel")
-                return ended, timed_out, flooded
+    @staticmethod
+    def _close(fds: set[int | None]) -> None:
+        for fd in fds:
+            if fd is not None:
+                os.close(fd)
 
     def _user(self, user: str | int | None) -> User:
         user = self.root.user if user is None else user
@@ -449,6 +397,12 @@ class BubblewrapSandbox:
             )
         others = tuple(int(row[2]) for row in bands if person and person[0] in row[3].split(","))
         return User(uid, gid, (gid, *others))
+
+    def shell_path(self) -> str:
+        """bash where the root has it, else sh. Told from outside: asking inside would use up a process number."""
+        shown = [*self.root.layers, *(b.source.parent for b in self.root.binds if b.target == "/" + b.source.name)]
+        found = any(os.path.lexists(path / name) for path in shown for name in ("bin/bash", "usr/bin/bash"))
+        return "/bin/bash" if found else "/bin/sh"
 
     def shell(
         self,

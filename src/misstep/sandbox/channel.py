@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -78,7 +79,7 @@ class Answer:
             self.pid = value
 
     def started(self) -> int:
-        """Waits until the command has its process; its pid inside."""
+        """Waits until the command has its process; its pid inside. That it is the right program shows later."""
         while not self.pid:
             data = os.read(self._read, _REPLY.size)
             if len(data) < _REPLY.size:
@@ -99,9 +100,19 @@ class Answer:
 class NotStarted(SandboxError):
     """A command whose process never became what was asked for."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"the command could not be started: {os.strerror(number)}")
-        self.number = number
+    def __init__(self, value: int) -> None:
+        self.number, self.what = value & 0xFFFF, value >> 16
+        super().__init__(f"the command could not be started: {os.strerror(self.number)}")
+
+    def about(self, program: str, folder: str) -> SandboxError:
+        """The same, naming what is missing."""
+        if self.what == 1:
+            return SandboxError(f"{folder}: {os.strerror(self.number)} (the directory to run in)")
+        return SandboxError(f"{program}: {os.strerror(self.number)}")
+
+    @property
+    def no_program(self) -> bool:
+        return self.what == 2 and self.number == errno.ENOENT
 
 
 class Channel:

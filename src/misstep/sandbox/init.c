@@ -188,8 +188,10 @@ static void reap(void) {
     }
 }
 
-static void give_up(int status) {
-    report(status, FAILED, errno, NULL);
+enum { OTHER = 0, DIRECTORY = 1, PROGRAM = 2 }; /* what failed; the errno is in the lower half */
+
+static void give_up(int status, int what) {
+    report(status, FAILED, errno | what << 16, NULL);
     _exit(126);
 }
 
@@ -203,7 +205,7 @@ static void become(struct header *h, uint32_t *groups, char **argv, char **envp,
     umask(022);
     int in = h->flags & HAS_STDIN ? fds[2] : open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (in < 0) in = fds[0];
-    if (dup2(in, 0) < 0 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0) give_up(status);
+    if (dup2(in, 0) < 0 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0) give_up(status, OTHER);
     if (h->fsize) {
         struct rlimit limit = {h->fsize, h->fsize};
         setrlimit(RLIMIT_FSIZE, &limit);
@@ -216,17 +218,17 @@ static void become(struct header *h, uint32_t *groups, char **argv, char **envp,
         data[0].effective &= ~(1u << CAP_SYS_PTRACE);
         data[0].permitted &= ~(1u << CAP_SYS_PTRACE);
         data[0].inheritable &= ~(1u << CAP_SYS_PTRACE);
-        if (syscall(SYS_capset, &cap, data)) give_up(status);
+        if (syscall(SYS_capset, &cap, data)) give_up(status, OTHER);
     }
     if (h->uid || h->gid || h->ngroups) {
         prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        if (setgroups(h->ngroups, (gid_t *)groups) && h->ngroups) give_up(status);
-        if (setresgid(h->gid, h->gid, h->gid)) give_up(status);
-        if (setresuid(h->uid, h->uid, h->uid)) give_up(status);
+        if (setgroups(h->ngroups, (gid_t *)groups) && h->ngroups) give_up(status, OTHER);
+        if (setresgid(h->gid, h->gid, h->gid)) give_up(status, OTHER);
+        if (setresuid(h->uid, h->uid, h->uid)) give_up(status, OTHER);
     }
-    if (chdir(cwd)) give_up(status);
+    if (chdir(cwd)) give_up(status, DIRECTORY);
     execvpe(argv[0], argv, envp);
-    give_up(status);
+    give_up(status, PROGRAM);
 }
 
 static void run(struct header *h, char *body, int *fds, int nfds) {

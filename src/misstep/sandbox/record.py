@@ -86,7 +86,13 @@ class Recorder:
         row = Recorded(
             command, shown, seen.exit_code, round(seen.seconds, 4), timeout, seen.timed_out, round(started, 3)
         )
-        self._write({name: value for name, value in asdict(row).items() if value is not None and value is not False and value != ()})
+        self._write(
+            {
+                name: value
+                for name, value in asdict(row).items()
+                if value is not None and value is not False and value != ()
+            }
+        )
         return Observation(shown, seen.exit_code, seen.seconds, seen.timed_out, seen.flooded, seen.shell_ended)
 
     def close(self) -> None:
@@ -166,7 +172,16 @@ def from_trajectory(trajectory: Trajectory) -> Recording:
                 seconds = result.seconds if result else None
                 commands.append(
                     Recorded(
-                        call.command, output, code, seconds, call.timeout, timed_out, step.time, call.cwd, trimmed=True, step=number
+                        call.command,
+                        output,
+                        code,
+                        seconds,
+                        call.timeout,
+                        timed_out,
+                        step.time,
+                        call.cwd,
+                        trimmed=True,
+                        step=number,
                     )
                 )
             elif call.kind == "keys":

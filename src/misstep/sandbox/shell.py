@@ -59,36 +59,31 @@ class ResidentShell:
     def _start(self) -> None:
         box = self._sandbox
         channel = box._open()
+        shell = box.shell_path()
         self._number = box._next()
-        for shell in (box._shell_path, "/bin/sh"):
-            read_in, self._input = os.pipe2(os.O_CLOEXEC)
-            self._replies, write_reply = os.pipe2(os.O_CLOEXEC)
-            self._output = box._sink()
-            try:
-                name = shell.rsplit("/", 1)[-1]
-                self._answer = channel.execute(
-                    self._number,
-                    [shell, *(["--noprofile", "--norc"] if name == "bash" else [])],
-                    box.environment(self._number, self._env),
-                    cwd=self._cwd or box.workdir,
-                    user=box._user(self._user),
-                    fds=(self._output, write_reply),
-                    stdin=read_in,
-                    file_bytes=(box.limits.file_mb or 0) * 1024 * 1024,
-                    agent=self._agent,
-                )
-                self._pid = self._answer.started()
-                os.write(self._input, _PRELUDE.encode())
-                return
-            except NotStarted as error:
-                self._forget()
-                if error.number != 2 or shell == "/bin/sh":
-                    raise SandboxError(
-                        f"the shell could not be started in {self._cwd or box.workdir}: {error}"
-                    ) from error
-            finally:
-                os.close(read_in)
-                os.close(write_reply)
+        read_in, self._input = os.pipe2(os.O_CLOEXEC)
+        self._replies, write_reply = os.pipe2(os.O_CLOEXEC)
+        self._output = box._sink()
+        try:
+            self._answer = channel.execute(
+                self._number,
+                [shell, *(["--noprofile", "--norc"] if shell.endswith("bash") else [])],
+                box.environment(self._number, self._env),
+                cwd=self._cwd or box.workdir,
+                user=box._user(self._user),
+                fds=(self._output, write_reply),
+                stdin=read_in,
+                file_bytes=(box.limits.file_mb or 0) * 1024 * 1024,
+                agent=self._agent,
+            )
+            self._pid = self._answer.started()
+            os.write(self._input, _PRELUDE.encode())
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            os.close(read_in)
+            os.close(write_reply)
 
     def run(self, command: str, *, timeout: float | None = None) -> Observation:
         """Runs one command.
@@ -128,9 +123,16 @@ class ResidentShell:
             code = 124 if timed_out else 137
         shown = os.pread(self._output, min(limit, shown_to - start), start).decode("utf-8", "replace")
         if ended:
-            status = self._answer.wait(2) if self._answer and code is None else None
+            try:
+                status = self._answer.wait(2) if self._answer and code is None else None
+            except NotStarted as error:
+                raise error.about(box.shell_path(), self._cwd or box.workdir) from error
+            finally:
+                answer, self._answer = self._answer, None
+                self._forget()
+                if answer:
+                    answer.close()
             code = status.exit_code if status else code
-            self._forget()
         return Observation(shown, code, took, timed_out, flooded, ended)
 
     def _feed(self, data: bytes, seconds: float | None, most: int | None) -> tuple[int | None, bool]:

@@ -1,0 +1,91 @@
+"""One command that runs in a sandbox: its output files, its limits, its end."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from misstep.sandbox.base import Done, SandboxError
+from misstep.sandbox.channel import Answer, Channel, Ended, NotStarted
+
+if TYPE_CHECKING:
+    from misstep.sandbox.base import Limits
+
+
+class Running:
+    """A command that has been started.
+
+    Args:
+        number: the sandbox's own for it.
+        program, folder: what runs and where: for messages.
+        outputs: files of its standard output and error; the same one where they are merged.
+        source: the file that it reads, or None.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        number: int,
+        answer: Answer,
+        program: str,
+        folder: str,
+        outputs: tuple[int, int],
+        source: int | None,
+        limits: Limits,
+        timeout: float | None,
+    ) -> None:
+        self._channel, self._number, self._answer = channel, number, answer
+        self._program, self._folder = program, folder
+        self._outputs, self._source = outputs, source
+        self._limit = int(limits.output_mb * 1e6)
+        self._began = time.monotonic()
+        seconds = limits.seconds if timeout is None else timeout
+        self._deadline = None if seconds is None else self._began + seconds
+
+    def wait(self) -> Done:
+        """Waits for its end, or ends it at its limits.
+
+        Raises:
+            SandboxGone: the sandbox ended first.
+            SandboxError: the program or its directory is not there.
+        """
+        try:
+            return self._wait()
+        except NotStarted as error:
+            raise error.about(self._program, self._folder) from error
+
+    def _wait(self) -> Done:
+        timed_out = flooded = False
+        pause = 0.02
+        ended: Ended | None = None
+        while ended is None:
+            left = None if self._deadline is None else self._deadline - time.monotonic()
+            ended = self._answer.wait(pause if left is None else max(0.0, min(pause, left)))
+            flooded = sum(os.fstat(fd).st_size for fd in set(self._outputs)) > self._limit
+            pause = min(pause * 2, 0.2)
+            timed_out = ended is None and left is not None and left <= 0
+            if ended is None and (timed_out or flooded):
+                self.kill()
+                ended = self._answer.wait(10)
+                if ended is None:
+                    raise SandboxError("a command outlived its end: it is stuck in the kernel")
+        out, err = self._outputs
+        return Done(
+            os.pread(out, self._limit, 0),
+            b"" if err == out else os.pread(err, self._limit, 0),
+            124 if timed_out else ended.exit_code,
+            time.monotonic() - self._began,
+            timed_out,
+            flooded,
+            ended.cpu_seconds,
+        )
+
+    def kill(self) -> None:
+        """Ends everything that it started."""
+        self._channel.kill(self._number)
+
+    def close(self) -> None:
+        self._answer.close()
+        for fd in {*self._outputs, *([] if self._source is None else [self._source])}:
+            os.close(fd)
