@@ -18,6 +18,8 @@ COMMANDS = {
     "show": "Show a session, or a step of it, in the terminal.",
     "catalogue": "List the missteps, or explain one.",
     "guard": "Policies inside a live agent's hooks.",
+    "replay": "Run a session's commands again in fresh sandboxes, and compare.",
+    "sandbox": "Check, build and use isolated roots.",
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 
