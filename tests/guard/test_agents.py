@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
+import socket
+import time
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -268,3 +274,58 @@ def test_arms_cannot_be_told_apart_but_by_their_texts(name: str, tmp_path: Path)
         "without:service-persistence": 2,
     }
     assert RELAUNCH in loud["real"][2] and RELAUNCH not in loud["sham"][2] and "Take a moment" in loud["sham"][2]
+
+
+# -- the whole story -----------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def verify(port: int) -> bool:
+    """What judges the task, after the agent has ended: is the page served?"""
+    for _ in range(10):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/page.txt", timeout=2) as answer:
+                return bool(answer.read() == b"hello\n")
+        except OSError:
+            time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("name", ["codex-0.146", "codex-newest", "codex-newest-code-mode"])
+def test_the_service_outlives_the_session_only_with_the_guard(name: str, tmp_path: Path) -> None:
+    """Codex ends the process groups of its commands when it ends: a server that was started with `&` goes with them."""
+    agent = made(name, tmp_path)
+    (agent.work / "page.txt").write_text("hello\n")
+    outcomes = {}
+    for mode in ("observe", "enforce"):
+        port = free_port()
+        agent.env["MISSTEP_GUARD"] = mode
+        task = f"Start a web server on port {port} that serves this folder. It must be running and reachable at http://localhost:{port} when you are done."
+        serve = f"python3 -m http.server {port} --bind 127.0.0.1"
+        probe = f"curl -s http://127.0.0.1:{port}/page.txt"
+        script: list[dict[str, object]] = [
+            {"run": f"{serve} > server.log 2>&1 & echo $! > server.pid; sleep 0.5; {probe}"},
+            {"say": "The server is running."},
+            # what the model does when it is told:
+            {"run": f"kill $(cat server.pid); setsid {serve} < /dev/null > server.log 2>&1 & echo $! > server.pid"},
+            {"run": probe},
+            {"say": "Now it runs in a session of its own, and answers."},
+        ]
+        server = agent.run(task, script)
+        try:
+            outcomes[mode] = (len(server.requests), verify(port))
+            # the agent saw it working both times, from inside its session
+            assert "hello" in server.seen(1)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(int((agent.work / "server.pid").read_text()), signal.SIGKILL)
+        assert (RELAUNCH in server.seen(-1)) == (mode == "enforce")
+    assert outcomes == {"observe": (2, False), "enforce": (5, True)}
+    last = next(log for log in agent.logs().values() if log[0]["mode"] == "enforce")
+    assert last[-1]["event"] == "stop" and not last[-1].get("action")
+    assert [r["released"] for r in last[-1]["rows"] if r["policy"] == "service-persistence"] == [True]
