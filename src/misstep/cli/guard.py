@@ -91,6 +91,30 @@ def mode(mode: str) -> None:
 
     $MISSTEP_GUARD, where it is set, comes before this.
     """
+    _set("mode", mode)
+    click.echo(f"Mode: {mode}")
+
+
+@command.command()
+@click.argument("portfolio", type=click.Path(exists=True, dir_okay=False), required=False)
+@debug_option
+def use(portfolio: str | None) -> None:
+    """Use a PORTFOLIO: a file (TOML) or a lock that `misstep policies freeze` wrote. None: the catalogue's policies.
+
+    $MISSTEP_PORTFOLIO, where it is set, comes before this.
+    """
+    from misstep.guard.portfolio import PortfolioError, load
+
+    path = str(Path(portfolio).resolve()) if portfolio else ""
+    try:
+        rules = load({"portfolio": path}).rules
+    except PortfolioError as error:
+        raise Failure(str(error)) from error
+    _set("portfolio", path)
+    click.echo(f"{len(rules)} policies from {path or 'the catalogue'}")
+
+
+def _set(key: str, value: str) -> None:
     from misstep.guard._paths import settings_file
 
     path = Path(settings_file())
@@ -98,11 +122,14 @@ def mode(mode: str) -> None:
         found = json.loads(path.read_text()) if path.is_file() else {}
     except ValueError:
         found = {}
-    found["mode"] = mode
+    found[key] = value
+    if not value:
+        del found[key]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=2) + "\n")
-    path.chmod(0o600)
-    click.echo(f"Mode: {mode}")
+    made = path.with_suffix(".new")
+    made.touch(0o600)
+    made.write_text(json.dumps(found, indent=2) + "\n")
+    made.replace(path)
 
 
 def _mode() -> str:
@@ -117,7 +144,7 @@ def status() -> None:
     """Where the guard is installed, its mode and its policies."""
     from misstep.guard._paths import guard_home
     from misstep.guard.install import InstallError, config_file, installed
-    from misstep.guard.portfolio import load, settings
+    from misstep.guard.portfolio import PortfolioError, chosen, load, settings
 
     click.echo(f"Mode: {_mode()}    State: {guard_home()}")
     for host in _HOSTS:
@@ -128,8 +155,11 @@ def status() -> None:
                 how = f"cannot be read: {error}"
             if how != "no" or scope == "user":
                 click.echo(f"{host:12} {scope:8} {how:14} {config_file(host, scope, Path.cwd())}")
-    rules = load(settings()).rules
-    click.echo(f"Policies ({len(rules)}):")
+    try:
+        rules = load(settings()).rules
+    except PortfolioError as error:
+        raise Failure(str(error)) from error
+    click.echo(f"Policies ({len(rules)}) of {chosen(settings()) or 'the catalogue'}:")
     for rule in rules:
         click.echo(f"  {rule.policy:36} {rule.mode}")
 

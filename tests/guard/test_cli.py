@@ -1,0 +1,131 @@
+"""`misstep guard` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from misstep.cli.guard import command
+
+from .conftest import Hooks, plain_rules
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (
+        "CODEX_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "XDG_STATE_HOME",
+        "MISSTEP_GUARD",
+        "MISSTEP_PORTFOLIO",
+        "MISSTEP_ARM",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MISSTEP_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def guard(*words: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(command, list(words))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def test_install_and_uninstall(home: Path) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{\n  "model": "opus" // mine\n}\n')
+    dry = guard("install", "claude-code", "--dry-run").output
+    assert '+    "PreToolUse": [' in dry and "hook.py" not in settings.read_text()
+    assert "is installed for claude-code" in guard("install", "claude-code").output
+    assert "hook.py" in settings.read_text() and "// mine" in settings.read_text()
+    assert "was installed already" in guard("install", "claude-code").output
+    assert "Nothing to change." in guard("install", "claude-code", "--dry-run").output
+    assert '-    "PreToolUse": [' in guard("uninstall", "claude-code", "--dry-run").output
+    assert "is gone" in guard("uninstall", "claude-code").output
+    assert settings.read_text() == '{\n  "model": "opus" // mine\n}\n'
+    assert "was not installed" in guard("uninstall", "claude-code").output
+
+
+def test_errors_are_one_line(home: Path) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{broken")
+    assert f"{settings}: line 1, column 2: a key" in guard("install", "claude-code", code=2).output
+    assert "--trust is Codex's" in guard("install", "gemini-cli", "--trust", code=2).output
+    guard("install", "no-such-host", code=2)
+    (home / "p.toml").write_text('[[policy]]\nid = "none"')
+    assert "p.toml: the catalogue has no policy" in guard("use", "p.toml", code=2).output
+
+
+def test_codex_says_how_to_trust() -> None:
+    assert "skips hooks silently" in guard("install", "codex").output
+    assert "skips hooks silently" not in guard("install", "codex", "--trust").output
+
+
+def test_status_and_modes(home: Path) -> None:
+    guard("install", "claude-code")
+    told = guard("status").output
+    assert "Mode: enforce" in told and "claude-code  user     yes" in told and "gemini-cli   user     no" in told
+    assert "service-persistence" in told
+    guard("mode", "observe")
+    assert "Mode: observe" in guard("status").output
+    path = home / "state" / "guard" / "settings.json"
+    assert json.loads(path.read_text()) == {"mode": "observe"} and path.stat().st_mode & 0o777 == 0o600
+    (home / "p.toml").write_text('[[policy]]\nid = "latex-final-log"\nmode = "observe"')
+    assert "1 policies from" in guard("use", "p.toml").output
+    told = guard("status").output
+    assert "latex-final-log" in told and "service-persistence" not in told
+    guard("use")
+    assert "service-persistence" in guard("status").output
+    assert json.loads(path.read_text()) == {"mode": "observe"}
+
+
+def test_doctor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = home / "bin"
+    programs.mkdir()
+    claude = programs / "claude"
+    claude.write_text("#!/bin/sh\necho '2.1.332 (Claude Code)'\n")
+    claude.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    assert "not installed (`misstep guard install claude-code`)" in guard("doctor", "claude-code", code=1).output
+    guard("install", "claude-code")
+    told = guard("doctor", "claude-code").output
+    assert "is version 2.1.332" in told and "installed: yes" in told and "canary: the hook ran" in told
+    assert "no session of this host was guarded yet" in told
+    claude.write_text("#!/bin/sh\necho '2.0.1 (Claude Code)'\n")
+    settings = home / ".claude" / "settings.json"
+    found = json.loads(settings.read_text())
+    del found["hooks"]["Stop"]
+    settings.write_text(json.dumps(found | {"disableAllHooks": True}))
+    told = guard("doctor", "claude-code", code=1).output
+    assert (
+        "hooks were tried from 2.1.197 on" in told and "installed: partly" in told and "disableAllHooks is set" in told
+    )
+
+
+def test_log(home: Path, hooks: Hooks) -> None:
+    assert "No session was guarded yet." in guard("log").output
+    hooks.use(plain_rules(), wrapper="{text} token=ghp_0123456789abcdefghijABCDEFGHIJ012345")
+    hooks.prompt("Go carefully.\x1b[31m", session="abc-1")
+    hooks.call("remove \x1b]0;title\x07 it", "a", session="abc-1")
+    hooks.call("ls", "b", session="abc-1")
+    hooks.result("ls", "b", session="abc-1")
+    hooks.stop("Done <b>now</b>.", session="abc-1")
+    hooks.raw(b"no json")
+    told = guard("log").output
+    assert "abc-1  2 calls, 1 stops, 2 fired, 2 intervened" in told
+    assert "1 hook runs gave no answer; the last: ValueError" in told
+    told = guard("log", "abc").output
+    assert "eligible for plain/at-stop: carefully" in told
+    assert "#1 plain/deny-first, plain/deny-second (held back): denied" in told
+    assert "at    Bash: remove" in told and "told  First denial." in told and "then  Bash: ls" in told
+    assert "plain/at-stop: instructed" in told
+    assert "\x1b" not in told and "\x07" not in told and "ghp_0123" not in told
+    assert "result of Bash: ls -> exit 0" in guard("log", "abc", "--all").output
+    assert "no guarded session 'zzz'" in guard("log", "zzz", code=2).output
