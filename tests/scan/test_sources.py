@@ -14,7 +14,6 @@ KEPT = {
     "Gemini CLI": ".gemini/tmp/0a1b/chats",
     "Qwen Code": ".qwen/projects/-work/chats",
     "Copilot CLI": ".copilot/session-state",
-    "OpenCode": ".local/share/opencode/storage",
     "OpenHands": ".openhands/sessions",
 }
 
@@ -30,6 +29,27 @@ def found(home: Path, environ: dict[str, str] | None = None, here: Path | None =
 def test_each_agent(agent: str, tmp_path: Path):
     (tmp_path / KEPT[agent]).mkdir(parents=True)
     assert found(tmp_path) == {agent: [str(tmp_path / KEPT[agent])]}
+
+
+def test_opencode(tmp_path: Path):
+    root = tmp_path / ".local/share/opencode"
+    (root / "storage/session_diff").mkdir(parents=True)
+    (root / "opencode.db-wal").touch()
+    assert found(tmp_path) == {}
+    (root / "storage/session").mkdir()
+    assert found(tmp_path) == {"OpenCode": [str(root / "storage")]}
+    for name in ("opencode.db", "opencode-dev.db"):
+        (root / name).touch()
+    assert found(tmp_path)["OpenCode"] == [str(root / n) for n in ("opencode-dev.db", "opencode.db", "storage")]
+
+
+@pytest.mark.parametrize("name", ["mine.db", "/elsewhere/mine.db", ":memory:"])
+def test_opencode_database_by_variable(name: str, tmp_path: Path):
+    path = Path(f"{tmp_path}{name}") if name.startswith("/") else tmp_path / ".local/share/opencode" / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    value = str(path) if name.startswith("/") else name
+    assert found(tmp_path, {"OPENCODE_DB": value}) == ({} if name == ":memory:" else {"OpenCode": [str(path)]})
 
 
 def test_an_empty_home(tmp_path: Path):
@@ -51,7 +71,7 @@ def test_the_working_folder(tmp_path: Path):
         ("CODEX_HOME", "sessions", "Codex"),
         ("GEMINI_CLI_HOME", ".gemini/tmp/x/chats", "Gemini CLI"),
         ("COPILOT_HOME", "session-state", "Copilot CLI"),
-        ("XDG_DATA_HOME", "opencode/storage", "OpenCode"),
+        ("XDG_DATA_HOME", "opencode/opencode.db", "OpenCode"),
     ],
 )
 def test_variables_lead(variable: str, below: str, agent: str, tmp_path: Path):

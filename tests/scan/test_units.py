@@ -131,3 +131,13 @@ def test_the_state_of_a_folder_changes_with_what_is_in_it(tree: Path):
     inner.write_text(inner.read_text() + " ")
     assert state_of(str(folder)) != before
     assert state_of(str(tree / "missing")) is None
+
+
+def test_the_state_of_a_database_changes_with_the_log_beside_it(tmp_path: Path):
+    path = tmp_path / "opencode.db"
+    path.write_bytes(b"SQLite format 3\0")
+    (unit,) = find([path])
+    assert unit.state == state_of(str(path))
+    (tmp_path / "opencode.db-wal").write_bytes(b"new")
+    after = next(u.state for u in find([tmp_path]) if u.path == str(path))
+    assert after == state_of(str(path)) != unit.state

@@ -67,6 +67,28 @@ def test_a_recorded_session():
             ),
             (None, True, None, True),
         ),
+        (
+            tool(
+                "bash",
+                "completed",
+                output="x\n\n<shell_metadata>\nshell tool terminated command after exceeding timeout 1000 ms. If this",
+                metadata={"exit": None},
+            ),
+            (None, True, None, True),
+        ),
+        (
+            tool(
+                "bash",
+                "completed",
+                output="x\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>",
+                metadata={"exit": None},
+            ),
+            (None, None, "interrupted", False),
+        ),
+        (
+            tool("bash", "completed", output="User aborted the command", metadata={"exit": None}),
+            (None, None, None, False),
+        ),
         (tool("bash", "completed", output="x", metadata={"exit": None}), (None, None, None, False)),
         (tool("bash", "completed", output="x"), (None, None, None, False)),
         (tool("bash", "running", metadata={"output": "half"}), (None, None, "interrupted", False)),
@@ -98,6 +120,11 @@ def test_a_recorded_session():
 def test_results(tmp_path, part, expected):
     result = export(tmp_path, ASK, ("assistant", {}, [part])).steps[1].results["c1"]
     assert (result.exit_code, result.failed, result.fault, result.timed_out) == expected
+
+
+def test_the_words_for_no_output(tmp_path):
+    part = tool("bash", "completed", output="(no output)", metadata={"exit": 0})
+    assert export(tmp_path, ASK, ("assistant", {}, [part])).steps[1].results["c1"].output == ""
 
 
 def test_a_pending_part_has_no_result(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Place:
-    """A folder in which an agent keeps sessions."""
+    """A folder in which, or a file in which, an agent keeps sessions."""
 
     agent: str
     """The agent's name for a person."""
@@ -65,8 +65,13 @@ def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[
     for root in under("COPILOT_HOME", ".copilot"):
         yield "Copilot CLI", root / "session-state"
         yield "Copilot CLI", root / "history-session-state"
-    yield "OpenCode", data / "opencode" / "storage"
-    yield "OpenCode", data / "opencode" / "export"
+    # The database since 1.2, one a release channel; the folder before. The folder is kept for other things still.
+    named = environ.get("OPENCODE_DB", "")
+    if named and named != ":memory:":
+        yield "OpenCode", data / "opencode" / named
+    yield from (("OpenCode", path) for path in _named(data / "opencode", "opencode", ".db"))
+    if (data / "opencode" / "storage" / "session").is_dir():
+        yield "OpenCode", data / "opencode" / "storage"
     for root in under("OPENHANDS_STATE_DIR", ".openhands"):
         yield "OpenHands", root / "sessions"
         yield "OpenHands", root / "conversations"
@@ -93,6 +98,14 @@ def _holds(root: Path, marks: set[str], suffix: str, depth: int) -> bool:
         return True
     folders = [e for e in entries if e.is_dir(follow_symlinks=False)]
     return depth > 1 and any(_holds(Path(e.path), marks, suffix, depth - 1) for e in folders)
+
+
+def _named(root: Path, start: str, end: str) -> list[Path]:
+    """What in the folder has a name that starts and ends so, sorted; empty where the folder cannot be listed."""
+    try:
+        return [root / name for name in sorted(os.listdir(root)) if name.startswith(start) and name.endswith(end)]
+    except OSError:
+        return []
 
 
 def _glob(root: Path, name: str) -> list[Path]:

@@ -82,7 +82,7 @@ def _below(path: str, seen: set[tuple[int, int]], memory: Folders | None) -> Ite
         return
     seen.add((info.st_dev, info.st_ino))
     if not stat.S_ISDIR(info.st_mode):
-        yield path, (info.st_size, info.st_mtime_ns, info.st_ino)
+        yield path, _of_file(path, info)
         return
     # A stack, so that neither a deep tree nor a chain of folders can exhaust the interpreter's own.
     stack: list[Iterator[os.DirEntry[str]]] = []
@@ -107,7 +107,7 @@ def _below(path: str, seen: set[tuple[int, int]], memory: Folders | None) -> Ite
             continue
         seen.add((info.st_dev, info.st_ino))
         if not folder:
-            yield entry.path, (info.st_size, info.st_mtime_ns, info.st_ino)
+            yield entry.path, _of_file(entry.path, info)
             continue
         opened = _open(entry.path, memory)
         if opened is None:
@@ -151,12 +151,24 @@ def _sign(entries: list[os.DirEntry[str]]) -> str:
     return f"{len(entries)} {zlib.crc32(text):08x}{zlib.adler32(text):08x}"
 
 
+def _of_file(path: str, info: os.stat_result) -> State:
+    """The state of a file; what is new in a database may stand in the log beside it only."""
+    size, changed = info.st_size, info.st_mtime_ns
+    if path.endswith((".db", ".sqlite", ".sqlite3")):
+        try:
+            log = os.stat(f"{path}-wal")  # noqa: PTH116
+            size, changed = size + log.st_size, max(changed, log.st_mtime_ns)
+        except OSError:
+            pass
+    return (size, changed, info.st_ino)
+
+
 def state_of(path: str) -> State | None:
     """The state of a file, or of all files of a folder; None where it cannot be looked at."""
     try:
         info = os.stat(path)  # noqa: PTH116
         if not stat.S_ISDIR(info.st_mode):
-            return (info.st_size, info.st_mtime_ns, info.st_ino)
+            return _of_file(path, info)
         size, newest, seen = 0, info.st_mtime_ns, 0
         os.scandir(path).close()  # os.walk says nothing of a folder that it may not list
         for folder, folders, files in os.walk(path):

@@ -1,19 +1,21 @@
-"""OpenCode session exports: one document {info, messages:[{info, parts}]}.
+"""OpenCode: its database, its storage folder of JSON files, and exports of one session ({info, messages:[{info, parts}]}).
 
 A shell command with a bad exit status is still `completed`: `state.metadata.exit` counts, null where it was killed. A part
-that is `running` was cut off by the end of the session. A sub-agent has its own export, which names its parent.
+that is `running` was cut off by the end of the session. A sub-agent has a session of its own, which names its parent.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..model import Call, Result, Step, Trajectory
 from ._calls import arguments_of, call_of
 from ._common import is_cut, said
 from ._fields import integer, mapping, metrics, number, objects, seconds, string
+from ._opencode_store import Session, is_database, is_folder, is_session, of_database, of_folder, storage_of
 from .source import Source
 
 FORMAT = "opencode"
@@ -21,12 +23,18 @@ FORMAT = "opencode"
 _ABORTED = "MessageAbortedError"
 _REFUSED = re.compile(r"rejected permission|The user rejected|user has specified a rule which prevents")
 _MALFORMED = re.compile(r"was called with invalid arguments|^Model tried to call unavailable tool|^Invalid tool")
-_KILLED = re.compile(r"bash tool terminated command after exceeding timeout")
+_KILLED = re.compile(r"<(?:bash|shell)_metadata>\n(?:bash|shell) tool terminated command after exceeding timeout")
+_BROKEN_OFF = re.compile(r"<(?:bash|shell)_metadata>\n(?:[^\n]*\n)?User aborted the command")
 
 
 def matches(source: Source) -> bool:
-    """A document whose messages have parts, of a session with an id."""
-    if b'"info"' not in source.edges:
+    """A database with OpenCode's tables, a session's file in a storage folder, or an export: messages with parts."""
+    edges = source.edges
+    if edges.startswith(b"SQLite"):
+        return is_database(source.path, edges)
+    if b'"ses_' in edges and b'"time"' in edges and is_session(source.document):
+        return storage_of(source.path) is not None
+    if b'"info"' not in edges:
         return False
     document = source.document
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
@@ -37,31 +45,58 @@ def matches(source: Source) -> bool:
     return all(isinstance(m.get("parts"), list) and "role" in mapping(m.get("info")) for m in messages[:5])
 
 
+def matches_folder(folder: Path, names: frozenset[str]) -> bool:
+    """The storage folder of versions before 1.2."""
+    return is_folder(folder, names)
+
+
 def read(source: Source) -> Iterator[Trajectory]:
-    """The one session of the file."""
-    document = mapping(source.document)
-    info = mapping(document.get("info"))
+    """A trajectory a session that has messages: one of a file, any number of a database or a storage folder."""
+    for session in _sessions(source):
+        found = _trajectory(session)
+        if found.steps:
+            yield found
+        else:
+            source.skipped["no messages"] += 1
+
+
+def _sessions(source: Source) -> Iterator[Session]:
+    if source.path.is_dir():
+        yield from of_folder(source.path)
+    elif source.edges.startswith(b"SQLite"):
+        yield from of_database(source.path)
+    elif is_session(source.document):
+        storage = storage_of(source.path)
+        if storage is not None:
+            yield from of_folder(storage, source.path)
+    else:
+        document = mapping(source.document)
+        session = Session(mapping(document.get("info")))
+        session.messages = [mapping(message) for message in document.get("messages") or []]
+        yield session
+
+
+def _trajectory(session: Session) -> Trajectory:
+    info = session.info
     found = Trajectory(
         string(info.get("id")),
         FORMAT,
         FORMAT,
+        path=session.path,
         agent_version=string(info.get("version")),
         cwd=string(info.get("directory")),
         parent=string(info.get("parentID")),
+        skipped=session.skipped,
     )
-    for message in document.get("messages") or []:
-        head = mapping(mapping(message).get("info"))
-        parts = objects(mapping(message).get("parts"))
+    for message in session.messages:
+        head, parts = mapping(message.get("info")), objects(message.get("parts"))
         if head.get("role") == "user":
             _user(found, head, parts)
         elif head.get("role") == "assistant":
             _agent(found, head, parts)
         else:
             found.skipped["message of an unknown role"] += 1
-    if not found.steps:
-        source.skipped["no messages"] += 1
-        return
-    yield found
+    return found
 
 
 def _user(found: Trajectory, head: dict[str, Any], parts: list[dict[str, Any]]) -> None:
@@ -151,6 +186,10 @@ def _result(call: Call, state: dict[str, Any]) -> Result | None:
                 result.failed = result.exit_code != 0
             elif _KILLED.search(output[-500:]):
                 result.failed = result.timed_out = True
+            elif _BROKEN_OFF.search(output[-500:]):
+                result.fault = "interrupted"
+            if output == "(no output)":
+                result.output = ""
         elif call.tool == "invalid":
             result.fault = "malformed"
         else:
