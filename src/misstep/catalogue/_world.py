@@ -140,6 +140,15 @@ _TIMED_OUT = Regex(
     r"|\bcommand (?:exceeded|reached) (?:the|its) (?:time ?out|time limit)|terminated after (?:the )?time ?out"
 )
 _SIGNALS = frozenset([124, 137, 143, -9, -15])
+_LIMITS = {
+    "Bash": 120.0,
+    "bash": 120.0,
+    "run_shell_command": 120.0,
+    "shell": 10.0,
+    "local_shell": 10.0,
+    "shell_command": 10.0,
+}
+"""Seconds after which a tool ends a command whose call says nothing of time, where agents may say it."""
 
 
 @record
@@ -183,6 +192,27 @@ def timed_out(call: Call, result: Result) -> bool:
 def limited(command: Command) -> bool:
     """Whether the agent itself bounds the command in time (`timeout 10 ...`)."""
     return any(w.rsplit("/", 1)[-1] in ("timeout", "gtimeout") for w in command.wrappers)
+
+
+def own_limit(call: Call) -> bool:
+    """Whether the agent itself bounds the call in time, with a limit below the one that the tool has anyway."""
+    return call.timeout is not None and call.timeout < _LIMITS.get(call.tool, 30.0)
+
+
+def outputs_redirected(command: Command) -> bool:
+    """Whether output and error both leave the shell's own streams. A background job's input is /dev/null already."""
+    out = error = False
+    for redirect in [*reversed(command.around), *command.redirects]:
+        if redirect.op in ("&>", "&>>"):
+            out = error = True
+        elif redirect.op == ">&" and redirect.target.isdigit():
+            if redirect.fd == 2 and redirect.target == "1":
+                error = out
+            elif redirect.fd in (1, None) and redirect.target == "2":
+                out = error
+        elif redirect.op in (">", ">>", ">|", ">&"):
+            out, error = out or redirect.fd in (1, None), error or redirect.fd == 2
+    return out and error
 
 
 def heart(script: Script) -> list[Command]:

@@ -1,10 +1,10 @@
-"""The agent runs a command in the foreground that waits for a person or never ends.
+"""The agent holds its own call with a command that waits for a person or never ends.
 
 ## What it is
 
-A server, a watcher, an editor, a pager or a prompt is started so that the shell waits for it: `python -m http.server`, `tail -f log`,
-`vim file`, `git rebase -i`, a program that asks and reads the answer. Nobody is there to type, and nothing will
-end it. A server put into the background with `&` whose output still goes to the agent's own pipe blocks just the same.
+A server, a watcher, an editor, a pager or a prompt is started so that the call waits for it: in the foreground (`python -m http.server`, `tail -f log`,
+`vim file`, `git rebase -i`, a program that asks and reads the answer), or in the background with its output still on the pipe that
+the harness reads (`server &`): the shell is done, and the call hangs all the same. Nobody is there to type, and nothing will end it.
 
 ## Why it matters
 
@@ -13,10 +13,11 @@ next commands go to the program that is still running.
 
 ## How it is told
 
-The command is one that never ends or waits for input, in the foreground and not bounded by `timeout`; or the harness killed the call while the
+The command is one that never ends or waits for input, in the foreground or on the harness's pipe; or the harness killed the call while the
 last line of its output was a prompt. It is a misstep when the record shows that it hung or that the program had no terminal. Where the call
 came back by itself, or has no result, the record cannot tell (unknown). Every start of such a program is an opportunity: in the background
-or under `timeout` it is right.
+with its output redirected, under `timeout`, or in a call with a limit of the agent's own that is shorter than the tool's, it is right. So is a server that
+a program text starts in a thread or a child process with its output thrown away: what overruns then is the rest of that text.
 
 ## What the policy does
 
@@ -36,7 +37,7 @@ from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call, Event
 
 from ._regex import Regex
-from ._world import Opened, began, limited, opened, short, timed_out
+from ._world import Opened, began, limited, opened, outputs_redirected, own_limit, short, timed_out
 from .base import Misstep, Policy, Verdict
 
 _KINDS = frozenset(["serve", "interactive", "endless"])
@@ -44,6 +45,8 @@ _QUICK = frozenset(
     ["--help", "--version", "-V", "--generate-config", "--show-config", "--list", "--check", "--dry-run"]
 )
 _PRINTS = frozenset(["man", "info", "less", "more", "most", "git", "cat", "top", "sudo", "su"])
+_APART = Regex(r"\b(?:Thread|Process|fork|spawn|ThreadPoolExecutor|ProcessPoolExecutor|create_task|to_thread)\b")
+"""What starts work beside the rest of a program text."""
 _NO_TERMINAL = Regex(
     r"(?i)cannot run editor|unable to start editor|output is not to a terminal|input is not (?:from )?a terminal|not a terminal\b|"
     r"the input device is not a tty|stdin is not a (?:tty|terminal)|TERM environment variable not set|Error opening terminal|"
@@ -58,6 +61,7 @@ _PROMPT = Regex(
 
 class LetGo(Policy):
     id = "blocking-foreground"
+    status = "stable"
     at = "before"
     action = "deny"
     text = (
@@ -75,7 +79,7 @@ class LetGo(Policy):
 
 class BlockingForeground(Misstep):
     id = "blocking-foreground"
-    name = "runs a command in the foreground that waits for a person or never ends"
+    name = "holds its own call with a command that waits for a person or never ends"
     State = Opened
     policies = (LetGo(),)
 
@@ -91,12 +95,16 @@ class BlockingForeground(Misstep):
         waits = [e for e in starts if not _lets_go(e, call)]
         if timed_out(call, result):
             prompt = _PROMPT.search(result.output[-400:].rstrip("\n"))
-            held = [e for e in waits if not _may_ask(e)] or [e for e in starts if _holds_the_pipe(e)]
+            held = [e for e in waits if not _may_ask(e)]
             if held:
                 return [Verdict(True, at, f"hung until the time limit: {_words(held[-1], call)}")]
-            if prompt and not call.background:
+            piped = [e for e in starts if _holds_the_pipe(e) and not own_limit(call)]
+            if piped:
+                why = f"in the background, but on the pipe that the harness reads until the time limit: {_words(piped[-1], call)}"
+                return [Verdict(True, at, why)]
+            if prompt and not call.background and not own_limit(call):
                 return [Verdict(True, at, f"killed while it asked {short(prompt.group(), 60)!r}")]
-            return None
+            return [Verdict(False, at)] if own_limit(call) and any(not _may_ask(e) for e in starts) else None
         starts = [e for e in starts if not _may_ask(e)]
         waits = [e for e in waits if not _may_ask(e)]
         if not starts:
@@ -137,14 +145,23 @@ def _often_harmless(effect: Effect) -> bool:
 def _lets_go(effect: Effect, call: Call) -> bool:
     """Whether the shell, or the agent's own limit, gets the call back."""
     command = effect.command
-    if call.background or command is None:
+    if call.background or command is None or own_limit(call):
         return True
-    return command.background or bool(effect.info.get("background")) or limited(command)
+    if command.background or effect.info.get("background") or limited(command):
+        return True
+    return _in_a_text(effect) and outputs_redirected(command) and _APART.search(call.command or "") is not None
+
+
+def _in_a_text(effect: Effect) -> bool:
+    """Whether a program text of the call (`python -c`) starts it, and not the shell."""
+    return effect.command is not None and any(w in ("python", "node") for w in effect.command.wrappers)
 
 
 def _holds_the_pipe(effect: Effect) -> bool:
     """A server in the background whose output still goes to the pipe that the harness reads."""
-    return effect.kind == "serve" and effect.info.get("redirected") is False and effect.info.get("own_session") == "no"
+    if effect.kind != "serve" or effect.command is None or effect.info.get("own_session") != "no":
+        return False
+    return not (effect.info.get("redirected") or outputs_redirected(effect.command))
 
 
 def _words(effect: Effect, call: Call) -> str:

@@ -13,7 +13,11 @@ the limit belongs into the background with its output in a file, or under a larg
 ## How it is told
 
 A call killed by the harness's limit is started again in the foreground with no larger limit and is killed again: the same command at
-heart, with nothing changed in between, or the third kill of one program that is run on the same things with other options. It is an opportunity each time when a
+heart with nothing changed in between, or the third kill of one program on the same things with no less to do. The same things are an
+installer's packages and requirement files, counted package by package, or a program's input files. A part of the packages, or an option for the
+amount of work (`-epoch`, `--steps`) that went down, is less to do, and another input file is another thing: for these it cannot be told (unknown). A killed
+run whose output breaks off at the very place where an earlier one did has got no further, whatever it was run on. Kills are forgotten when the program has ended
+well on the same input, or the installer on a part of those packages. It is an opportunity each time when a
 killed program is started again; one that ends, or that is in the background, or that has a larger limit, is right.
 
 ## What the policy does
@@ -22,19 +26,35 @@ It refuses the same command once, while nothing has changed since it was killed,
 
 ## Known misses
 
-Harnesses that do not say that the limit ended the call; the same work under another program's name.
+Harnesses that do not say that the limit ended the call; the same work under another program's name, or on an input of another name.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 
 from misstep._record import field, record
-from misstep.trajectory import After, Before, Call, Event, Prompt
+from misstep.shell import Command
+from misstep.trajectory import After, Before, Call, Event, Prompt, Result
 
+from ._regex import Regex
 from ._world import Opened, began, bound, changes, core, digest, heart, limited, opened, program, short, timed_out
 from .base import Misstep, Policy, Verdict
+
+_WORK = Regex(
+    r"^-{1,2}(?:\w*[-_])?(?:epochs?|iter\w*|n?steps?|rounds?|trials?|samples?|dim\w*|size|limit|depth|layers?|hidden\w*|units|"
+    r"(?:word)?n?grams?|estimators|generations?|population|count|repeats?)$",
+    re.IGNORECASE,
+)
+"""Options whose number is an amount of work."""
+_OUTPUT = Regex(r"^-{1,2}(?:o|out|output\w*|save\w*|log\w*|dest\w*|target|prefix|name|n|p)$", re.IGNORECASE)
+_INPUT = Regex(r"/|\.[A-Za-z]\w{0,7}$")
+_TAIL = 300
+"""Characters at the end of a killed run's output that say where it broke off."""
+_KEPT = 6
+"""Kills of one program that are remembered."""
 
 
 @record
@@ -42,7 +62,7 @@ class Killed(Opened):
     same: dict[str, list] = field(default_factory=dict)
     """Digest of a killed command since the last change -> [event index, its limit]."""
     programs: dict[str, list] = field(default_factory=dict)
-    """Killed programs -> [kills, event index of the last, largest limit, what they were run on]."""
+    """Killed programs -> their last kills as [event index, limit, things, amounts of work, digest of where it broke off]."""
 
 
 class NotAgain(Policy):
@@ -86,45 +106,64 @@ class RunsIntoLimitAgain(Misstep):
         script = call.script
         if at is None or call.kind != "shell" or script is None or script.damage or result.fault or result.shared:
             return None
-        key, name = _key(call), _program(call)
+        key, run = _key(call), _run(call)
         if not key:
             return None
-        before, strikes = state.same.get(key), state.programs.get(name) if name else None
         killed = timed_out(call, result)
-        about = _about(call)
-        if strikes and strikes[3] and about and not set(strikes[3]) & set(about):
-            strikes = None
-        verdict = self._judge(at, call, killed, before, strikes)
-        if not killed and changes(call) is True:
-            state.same.clear()
+        past = state.programs.get(run.program, []) if run.program else []
+        broke = _broke_off(result) if killed else ""
+        verdict = _judge(at, call, run, killed, broke, state.same.get(key), past)
         if killed:
             state.same[key] = [at, call.timeout]
             bound(state.same, 16)
-            if not name:
-                return verdict
-            past = state.programs.pop(name, [0, 0, None, []])
-            limit = max(past[2] or 0, call.timeout or 0) or None
-            state.programs[name] = [past[0] + 1, at, limit, sorted({*past[3], *about})[:24]]
-            bound(state.programs, 16)
-        else:
-            state.same.pop(key, None)
+            if run.program:
+                state.programs.pop(run.program, None)
+                state.programs[run.program] = [*past, [at, call.timeout, run.things, run.amounts, broke]][-_KEPT:]
+                bound(state.programs, 16)
+            return verdict
+        if changes(call) is True:
+            state.same.clear()
+        state.same.pop(key, None)
+        if past and result.failed is not True:
+            left = [kill for kill in past if not _touches(run.things, kill[2])]
+            if left:
+                state.programs[run.program] = left
+            else:
+                del state.programs[run.program]
         return verdict
 
-    def _judge(
-        self, at: int, call: Call, killed: bool, before: list | None, strikes: list | None
-    ) -> list[Verdict] | None:
-        if before is None and strikes is None:
-            return None
-        limit = before[1] if before else strikes[2] if strikes else None
-        last = before[0] if before else strikes[1] if strikes else 0
-        larger = call.timeout is not None and (limit is None or call.timeout > limit)
-        if not killed or call.background or larger:
-            return [Verdict(False, at)]
-        if before:
-            return [Verdict(True, at, f"killed again: {short(call.command or '', 100)}", (last,))]
-        if strikes and strikes[0] >= 2:
-            return [Verdict(True, at, f"kill number {strikes[0] + 1}: {short(call.command or '', 100)}", (last,))]
-        return [Verdict(None, at, "killed again, with other arguments or after a change", (last,))]
+
+def _judge(
+    at: int, call: Call, run: _Run, killed: bool, broke: str, before: list | None, past: list[list]
+) -> list[Verdict] | None:
+    related = [k for k in past if _touches(run.things, k[2]) or (broke and k[4] == broke)]
+    others = [k for k in past if k not in related and not _less(run.amounts, k[3])]
+    known = [before] if before else related or (others if killed else [])
+    if not known:
+        return None
+    limit = max((k[1] or 0 for k in known), default=0)
+    larger = call.timeout is not None and call.timeout > limit
+    if not killed or call.background or larger:
+        return [Verdict(False, at)]
+    last = max(k[0] for k in known)
+    if before:
+        return [Verdict(True, at, f"killed again: {short(call.command or '', 100)}", (last,))]
+    again = [k for k in related if (broke and k[4] == broke) or _no_less(run, k)]
+    if len(again) >= 2 or (again and len(past) >= 2 and not run.installs):
+        why = f"kill number {(len(again) if run.installs else len(past)) + 1}: {short(call.command or '', 100)}"
+        return [Verdict(True, at, why, tuple(k[0] for k in again))]
+    return [Verdict(None, at, "killed again, with less to do, on other things or for the second time", (last,))]
+
+
+@record(slots=True)
+class _Run:
+    """What the last program of a call is run on; it is the one that a limit cuts off most often."""
+
+    program: str = ""
+    things: list[str] = field(default_factory=list)
+    """An installer's packages and requirement files, else the input files; [] where the program's name says it all."""
+    amounts: dict[str, float] = field(default_factory=dict)
+    installs: bool = False
 
 
 def _key(call: Call) -> str:
@@ -132,18 +171,67 @@ def _key(call: Call) -> str:
     return digest(text) if text else ""
 
 
-def _program(call: Call) -> str:
-    """The last program of the call, which is the one that a limit cuts off most often."""
+def _run(call: Call) -> _Run:
     work = heart(call.script) if call.script else []
-    name = program(work[-1]) if work else ""
-    return "" if name.endswith(" -c") or (work and work[-1].stdin and " " not in name) else short(name, 60)
+    if not work:
+        return _Run()
+    last = work[-1]
+    installs = [e for e in call.effects if e.kind == "install" and e.command is not None]
+    own = next((e for e in installs if e.command is last), None)
+    if own is not None and own.info.get("manager"):
+        manager = str(own.info["manager"])
+        things = {
+            re.split(r"[=<>!~\[;]|(?<=.)@", w, maxsplit=1)[0].lower().replace("_", "-")[:60]
+            for e in installs
+            if e.info.get("manager") == manager
+            for w in (*(e.info.get("packages") or ()), *e.paths)
+        }
+        name = f"{manager} install" if manager == "pip" else short(program(last), 60)
+        return _Run(name, sorted(things)[:16], {}, True)
+    name = program(last)
+    if name.endswith(" -c") or (last.stdin and " " not in name):
+        return _Run()
+    inputs, amounts = _words(last, name)
+    return _Run(short(name, 60), inputs, amounts)
 
 
-def _about(call: Call) -> list[str]:
-    """What the last program of the call is run on: packages, files, names; [] where its script says it all."""
-    work = heart(call.script) if call.script else []
-    if not work or work[-1].name.startswith(("python", "node", "bash", "sh", "ruby", "perl")):
-        return []
-    return sorted({re.split(r"[=<>\[]", w)[0][:40] for w in work[-1].argv[2:] if len(w) > 2 and not w.startswith("-")})[
-        :12
-    ]
+def _words(command: Command, name: str) -> tuple[list[str], dict[str, float]]:
+    """The input files of a command, and the numbers of its options for an amount of work."""
+    inputs: set[str] = set()
+    amounts: dict[str, float] = {}
+    own = name.partition(" ")[2]
+    option = ""
+    for word in command.argv[1:]:
+        if word.startswith("-") and len(word) > 1:
+            option, _, word = word.partition("=")
+            if not word:
+                continue
+        if re.fullmatch(r"\d+(?:\.\d+)?", word):
+            if _WORK.match(option):
+                amounts[option.lstrip("-")[:30]] = float(word)
+        elif (
+            posixpath.normpath(word) != own and not _OUTPUT.match(option) and _INPUT.search(word) and "://" not in word
+        ):
+            inputs.add(word[:60])
+        option = ""
+    return sorted(inputs)[:12], dict(list(amounts.items())[:8])
+
+
+def _broke_off(result: Result) -> str:
+    """A digest of the end of a killed run's output, '' where it said nothing."""
+    end = result.output[-_TAIL:].split()
+    return digest(" ".join(end)) if len(end) >= 4 else ""
+
+
+def _touches(things: list[str], killed: list[str]) -> bool:
+    """Whether a run is about something that a killed one was about."""
+    return bool(set(things) & set(killed)) or not (things or killed)
+
+
+def _less(amounts: dict[str, float], killed: dict[str, float]) -> bool:
+    return any(killed[option] > amount for option, amount in amounts.items() if option in killed)
+
+
+def _no_less(run: _Run, kill: list) -> bool:
+    """Whether a run has at least as much to do as a killed one: the same things or more, and no amount that went down."""
+    return set(kill[2]) <= set(run.things) and not _less(run.amounts, kill[3])
