@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -77,7 +76,7 @@ class TestExec:
     def test_a_missing_program_or_directory_is_named(self, box: BubblewrapSandbox) -> None:
         with pytest.raises(SandboxError, match="nonesuch: No such file"):
             box.exec(["nonesuch"])
-        with pytest.raises(SandboxError, match="^/nowhere: No such file"):
+        with pytest.raises(SandboxError, match=r"^/nowhere: No such file"):
             box.exec("true", cwd="/nowhere")
         assert box.exec("true").exit_code == 0
 
@@ -393,7 +392,7 @@ class TestProtocol:
         from misstep.sandbox import Root
 
         box = BubblewrapSandbox(Root("none", (Path("/nonexistent"),)))
-        with pytest.raises(SandboxError, match="did not start: .*nonexistent") as caught:
+        with pytest.raises(SandboxError, match=r"did not start: .*nonexistent") as caught:
             box.start()
         assert "\n" not in str(caught.value)
         box.stop()

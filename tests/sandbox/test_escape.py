@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -204,10 +205,8 @@ class TestTransfers:
         source = tmp_path / "source"
         source.mkdir()
         (source / "planted").write_text("x")
-        try:
+        with contextlib.suppress(SandboxError):
             box.upload(source, "/app/out")
-        except SandboxError:
-            pass
         assert list(victim.iterdir()) == []
 
     def test_a_link_in_a_download_is_not_followed_out(self, box: BubblewrapSandbox, tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ class TestTransfers:
         box.download("/app/d", tmp_path / "got")
         got = tmp_path / "got"
         assert (got / "file").read_text() == "ok\n"
-        assert not (got / "link").exists() or not os.path.samefile(got / "link", victim)
+        assert not (got / "link").exists() or not (got / "link").samefile(victim)
         assert not (got / "up").is_symlink()
         assert victim.read_text() == "precious"
 
@@ -227,7 +226,8 @@ class TestTransfers:
         """The classic: a member that is a link, then a member below it."""
         victim = tmp_path / "victim"
         victim.mkdir()
-        script = "import tarfile, io, sys\nt = tarfile.open('/tmp/evil.tar', 'w')\n" + (
+        script = (
+            "import tarfile, io, sys\nt = tarfile.open('/tmp/evil.tar', 'w')\n"
             f"i = tarfile.TarInfo('x'); i.type = tarfile.SYMTYPE; i.linkname = {str(victim)!r}; t.addfile(i)\n"
             "i = tarfile.TarInfo('x/planted'); i.size = 1; t.addfile(i, io.BytesIO(b'x'))\n"
             "i = tarfile.TarInfo('../planted'); i.size = 1; t.addfile(i, io.BytesIO(b'x'))\nt.close()"
@@ -237,10 +237,9 @@ class TestTransfers:
             "mkdir -p /tmp/bin && printf '#!/bin/sh\\nexec cat /tmp/evil.tar\\n' > /tmp/bin/tar && chmod +x /tmp/bin/tar"
         )
         box.env["PATH"] = "/tmp/bin:/usr/bin:/bin"  # the sandbox answers with a tar of its own making
-        with pytest.raises(SandboxError):
-            box.exec("mkdir /app/e")
+        box.exec("mkdir /app/e")
+        with contextlib.suppress(SandboxError):
             box.download("/app/e", tmp_path / "got")
-            raise SandboxError("nothing was refused, and nothing was written")
         assert list(victim.iterdir()) == []
         assert not (tmp_path / "planted").exists()
 

@@ -72,7 +72,9 @@ class TestGrades:
         assert not prefix.trusted("masked")
 
     def test_the_unknown_is_not_exact(self, start) -> None:  # type: ignore[no-untyped-def]
-        recording = Recording((Recorded("echo a", None, None), Recorded("echo b", "b\n", None), Recorded("false", None, 0)))
+        recording = Recording(
+            (Recorded("echo a", None, None), Recorded("echo b", "b\n", None), Recorded("false", None, 0))
+        )
         prefix = replay.verify(recording, start)
         assert [one.grade for one in prefix.compared] == ["unknown", "exact", "different"]
 
@@ -97,7 +99,11 @@ class TestGrades:
 
 class TestBranches:
     def test_a_prefix_of_files_is_branched_by_layers(self, start, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-        commands = ["cd /tmp && mkdir work && cd work", "X='a b'; export Y=2; f() { echo \"f $1\"; }; alias ll='ls -l'", "set -o pipefail; echo data > file; umask 077"]
+        commands = [
+            "cd /tmp && mkdir work && cd work",
+            "X='a b'; export Y=2; f() { echo \"f $1\"; }; alias ll='ls -l'",
+            "set -o pipefail; echo data > file; umask 077",
+        ]
         prefix = replay.verify(recorded(start, tmp_path / "r", commands), start, keep=True)
         assert prefix.trusted() and prefix.live == [] and prefix.state is not None
         branches = prefix.branch(3)
@@ -131,7 +137,9 @@ class TestBranches:
         prefix = replay.verify(recording, start, keep=True)
         assert prefix.live
         first = prefix.compared[0]
-        prefix.compared[0] = replay.Compared(Recorded("echo other", "same\n", 0), (replay.Replayed("same\n", 0, first.replays[0].moment),), "exact")
+        prefix.compared[0] = replay.Compared(
+            Recorded("echo other", "same\n", 0), (replay.Replayed("same\n", 0, first.replays[0].moment),), "exact"
+        )
         with pytest.raises(SandboxError, match="went another way at: echo other"):
             prefix.branch(1)
 

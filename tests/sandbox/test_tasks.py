@@ -34,7 +34,9 @@ WORDS = {
 def tools(root: Root) -> Root:
     """The root, if this machine has what the tasks need."""
     with BubblewrapSandbox(root) as box:
-        missing = box.exec("for p in bash python3 strings xxd; do command -v $p >/dev/null || echo $p; done").text.split()
+        missing = box.exec(
+            "for p in bash python3 strings xxd; do command -v $p >/dev/null || echo $p; done"
+        ).text.split()
     if missing:
         pytest.skip(f"this machine's /usr has no {', '.join(missing)}")
     return root
@@ -98,7 +100,9 @@ def test_a_verifier_without_a_reward_says_nothing_of_the_attempt(tools: Root, tm
     (tmp_path / "tests" / "test.sh").write_text("echo nan > /logs/verifier/reward.txt\n")
     with BubblewrapSandbox(tools) as box, pytest.raises(tasks.NoReward):
         task.verify(box)
-    (tmp_path / "tests" / "test.sh").write_text("echo 0 > /logs/verifier/reward.txt; echo '{\"a\": 1, \"b\": 0.5}' > /logs/verifier/reward.json\n")
+    (tmp_path / "tests" / "test.sh").write_text(
+        'echo 0 > /logs/verifier/reward.txt; echo \'{"a": 1, "b": 0.5}\' > /logs/verifier/reward.json\n'
+    )
     with BubblewrapSandbox(tools) as box:
         assert task.verify(box).rewards == {"a": 1.0, "b": 0.5}
 

@@ -43,8 +43,8 @@ def show(out: Console, prefix: Prefix, rule: str, *, every: bool = False) -> Non
 def _difference(out: Console, one: Compared, number: int) -> None:
     out.print()
     out.print(Text(f"  The first difference: command {number}", "heading"))
-    for line in one.recorded.command.strip().splitlines()[:8]:
-        out.print(Text("    " + one_line(line, out.width - 4), "command"))
+    for words in one.recorded.command.strip().splitlines()[:8]:
+        out.print(Text("    " + one_line(words, out.width - 4), "command"))
     out.print()
     half = (out.width - 9) // 2
     codes = [one.recorded.exit_code, one.replays[-1].exit_code]

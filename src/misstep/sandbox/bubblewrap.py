@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -25,13 +24,24 @@ from misstep.sandbox.base import (
     SandboxError,
     SandboxGone,
 )
-from misstep.sandbox.channel import Channel, NotStarted, User
+from misstep.sandbox.channel import Channel, User
 from misstep.sandbox.running import Running
 from misstep.sandbox.shell import ResidentShell
 
-_CAPABILITIES = (
-    "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP SETFCAP NET_BIND_SERVICE SYS_CHROOT SYS_PTRACE"
-).split()
+_CAPABILITIES = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "SETFCAP",
+    "NET_BIND_SERVICE",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+]
 """Docker's, less MKNOD, NET_RAW and AUDIT_WRITE; SYS_PTRACE is init's alone, which takes it from what it starts."""
 
 _owner: store.Owner | None = None
@@ -482,7 +492,7 @@ class BubblewrapSandbox:
         for folder, _, files in os.walk(self._folder / "upper"):
             for name in (".", *files):
                 with contextlib.suppress(OSError):
-                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+                    total += Path(folder, name).lstat().st_blocks * 512
         return total
 
     @property

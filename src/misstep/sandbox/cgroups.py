@@ -34,7 +34,7 @@ def places() -> tuple[_Place, ...]:
     """Where groups can be made: at most one place a controller."""
     found: list[_Place] = []
     missing = {"memory", "pids"}
-    with open("/proc/self/mounts") as mounts, open("/proc/self/cgroup") as own:
+    with Path("/proc/self/mounts").open() as mounts, Path("/proc/self/cgroup").open() as own:
         rows = [line.split() for line in mounts]
         paths = {name: path for _, name, path in (line.rstrip("\n").split(":", 2) for line in own)}
     for _, at, kind, options, *_ in rows:

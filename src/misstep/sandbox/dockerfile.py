@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import posixpath
 import re
 import shlex
@@ -248,7 +247,7 @@ def _key(root: Root, text: str, context: Path, arguments: Mapping[str, str], net
     for path in sorted(context.rglob("*")):
         made.update(str(path.relative_to(context)).encode())
         if path.is_symlink():
-            made.update(os.readlink(path).encode())
+            made.update(str(path.readlink()).encode())
         elif path.is_file():
             made.update(bytes([path.stat().st_mode >> 6 & 1]) + hashlib.sha256(path.read_bytes()).digest())
     return made.hexdigest()[:12]

@@ -13,7 +13,6 @@ import asyncio
 import os
 import shlex
 import shutil
-import tempfile
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -188,7 +187,7 @@ class BubblewrapEnvironment(BaseEnvironment):
         if callback is not None:
             for text, stream in ((done.text, "stdout"), (done.error_text, "stderr")):
                 if text:
-                    await callback(text, stream)  # type: ignore[arg-type]
+                    await callback(text, stream)
         return ExecResult(stdout=done.text, stderr=done.error_text, return_code=done.exit_code)
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
@@ -270,7 +269,11 @@ class HarborSandbox:
         began = self._loop.time()
         seconds = None if timeout is None else max(1, round(timeout))
         try:
-            seen = self._wait(self.environment.exec(text, cwd=cwd or self.workdir, env=dict(env or {}), timeout_sec=seconds, user=user))
+            seen = self._wait(
+                self.environment.exec(
+                    text, cwd=cwd or self.workdir, env=dict(env or {}), timeout_sec=seconds, user=user
+                )
+            )
         except (RuntimeError, TimeoutError) as error:
             if "timed out" not in str(error) and not isinstance(error, TimeoutError):
                 raise SandboxError(str(error)) from error
@@ -324,7 +327,7 @@ class CarriedShell:
     def run(self, command: str, *, timeout: float | None = None) -> Observation:
         text = (
             f"[ -e {self._file} ] && . {self._file}\n"
-            f"trap 'code=$?; {{ printf \"cd %q\\n\" \"$PWD\"; export -p; }} > {self._file}; exit $code' EXIT\n"
+            f'trap \'code=$?; {{ printf "cd %q\\n" "$PWD"; export -p; }} > {self._file}; exit $code\' EXIT\n'
             f"eval {shlex.quote(command)}"
         )
         done = self._sandbox.exec(["bash", "-c", text], cwd=self._cwd, env=self._env, timeout=timeout, merge=True)
@@ -332,5 +335,3 @@ class CarriedShell:
 
     def close(self) -> None:
         self._sandbox.exec(["rm", "-f", self._file])
-
-

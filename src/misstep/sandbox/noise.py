@@ -148,7 +148,7 @@ class Mask:
                         parts += self._line(a, b)
                 else:  # lines that come and go
                     self.learned += 1
-                    parts.append(r"(?:[^\n]*\n?){0,%d}" % (2 * max(j - i, n - k)))
+                    parts.append(rf"(?:[^\n]*\n?){{0,{2 * max(j - i, n - k)}}}")
         self._pattern = re.compile(_pattern(parts))
 
     def _line(self, one: str, other: str) -> list[str | _Noise]:
@@ -172,11 +172,15 @@ class Mask:
 
     def _token(self, one: tuple[str, int | None], other: tuple[str, int | None]) -> list[str | _Noise]:
         (a, clock), (b, same_clock) = one, other
-        if clock is not None and clock == same_clock:
-            if _within(a, clock, self._ran[0]) and _within(b, clock, self._ran[1]):
-                self._clocks.append(clock)
-                self.learned += a != b
-                return [f"({_CLOCKS[clock][0]})"]
+        if (
+            clock is not None
+            and clock == same_clock
+            and _within(a, clock, self._ran[0])
+            and _within(b, clock, self._ran[1])
+        ):
+            self._clocks.append(clock)
+            self.learned += a != b
+            return [f"({_CLOCKS[clock][0]})"]
         if a == b:
             return [re.escape(a)]
         self.learned += 1

@@ -15,12 +15,43 @@ from pathlib import Path
 from misstep.sandbox import native, store
 from misstep.sandbox.base import Bind, Root, SandboxError, Unavailable
 
-_FROM_ETC = (
-    "alternatives bash.bashrc ca-certificates.conf debian_version default/locale fonts gai.conf host.conf inputrc "
-    "java-17-openjdk ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime magic mime.types "
-    "nsswitch.conf os-release perl profile profile.d protocols python3 python3.11 python3.12 python3.13 rpc services "
-    "shells ssl/certs ssl/openssl.cnf terminfo texmf timezone"
-).split()
+_FROM_ETC = [
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates.conf",
+    "debian_version",
+    "default/locale",
+    "fonts",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "java-17-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "perl",
+    "profile",
+    "profile.d",
+    "protocols",
+    "python3",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "rpc",
+    "services",
+    "shells",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "texmf",
+    "timezone",
+]
 """What programs read of /etc; none of it is secret."""
 _VERSION = "2"  # of what this module makes: older ones are made again
 
@@ -46,7 +77,7 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
     done = base / f"{name}-{space.kind}"
     if done.exists():
         return done
-    with open(base / f".{name}.lock", "w") as lock:
+    with (base / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if done.exists():
             return done
@@ -76,7 +107,7 @@ def _host_key() -> str:
     parts = [_VERSION]
     for name in _FROM_ETC:
         with contextlib.suppress(OSError):
-            seen = os.stat(f"/etc/{name}")
+            seen = Path("/etc", name).stat()
             parts.append(f"{name}:{seen.st_mtime_ns}")
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]
 
@@ -87,12 +118,30 @@ def _lay_host(into: Path) -> None:
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         at = Path("/", name)
         if at.is_symlink():
-            (folder / name).symlink_to(os.readlink(at))
+            (folder / name).symlink_to(at.readlink())
         elif at.is_dir():
             raise Unavailable(
                 f"{at} is a directory of its own: the host's root needs a merged /usr; build a base instead"
             )
-    for name in "app dev etc home mnt opt proc root run srv sys tmp usr var/cache var/lib var/log var/tmp".split():
+    for name in [
+        "app",
+        "dev",
+        "etc",
+        "home",
+        "mnt",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "srv",
+        "sys",
+        "tmp",
+        "usr",
+        "var/cache",
+        "var/lib",
+        "var/log",
+        "var/tmp",
+    ]:
         (folder / name).mkdir(parents=True)
     (folder / "root").chmod(0o700)
     for name in ("tmp", "var/tmp"):

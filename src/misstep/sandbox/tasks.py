@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 from misstep.sandbox import dockerfile
 from misstep.sandbox.base import Limits, Process, Root, SandboxError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import posixpath
 import tarfile
 from pathlib import Path
@@ -71,7 +70,7 @@ def download(box: BubblewrapSandbox, source: str, target: Path) -> None:
             if target.is_symlink():
                 target.unlink()
             target.write_bytes(data)
-            os.chmod(target, members[0].mode & 0o777 | 0o600)
+            target.chmod(members[0].mode & 0o777 | 0o600)
             return
         target.mkdir(parents=True, exist_ok=True)
         kept = [member for member in members if not member.isdev() and member.name not in (".", "./")]
