@@ -277,13 +277,55 @@ def test_what_a_call_changes_and_runs():
     assert facts(shell("echo 'unclosed")).maybe
 
 
-def test_an_edit_of_comments_alone_is_no_change_of_code():
-    def edit(old: str, new: str) -> Call:
-        return Call("c", "Edit", "edit", paths=("a.py",), edits=(("a.py", old, new),))
+SAME_CODE = [
+    ("a.py", "# old\nx = 1", "# new words\n\nx = 1", True),
+    ("a.py", "x = 1", "x = 1  # noqa", True),
+    ("a.py", "# old\nx = 1", "# old\nx = 2", False),
+    ("a.py", "x = '# a'", "x = '# b'", False),
+    ("a.py", "    x = 1", "x = 1", False),
+    ("a.py", '"""\n# a\n"""', '"""\n# b\n"""', False),
+    ("a.go", "\tx() // a", "\t//nolint:errcheck\n\tx()", True),
+    ("a.go", "x(`// a`)", "x(`// b`)", False),
+    ("a.go", "//go:embed a.txt", "//go:embed b.txt", False),
+    ("a.ts", 'get("http://a") // a', 'get("http://b") // b', False),
+    ("a.ts", "x(); /* a\n b */ y();", "x();  y();", True),
+    ("a.js", "#count = 0;", "#count = 1;", False),
+    ("a.java", " * one\n x();", " * two\n x();", True),
+    ("a.c", "*p = 1;", "*p = 2;", False),
+    ("a.c", "#include <a.h>", "#include <b.h>", False),
+    ("a.sh", "#!/bin/sh", "#!/bin/bash", False),
+    ("a.sh", "echo ${#a}", "echo ${#b}", False),
+    ("Makefile", "a: b # x", "a: b", True),
+    ("a.sql", "select 1 -- a", "select 1", True),
+    ("a.py", "", "# nothing is known of what was there", False),
+]
 
-    assert facts(edit("# old\nx = 1", "# new words\n\nx = 1")).edits == ()
-    assert facts(edit("# old\nx = 1", "# old\nx = 2")).edits == ("a.py",)
-    assert facts(edit("#include <a.h>", "#include <b.h>")).edits == ("a.py",)
+
+@pytest.mark.parametrize(("path", "old", "new", "same"), SAME_CODE)
+def test_an_edit_of_comments_alone_is_no_change_of_code(path, old, new, same):
+    kind = "edit" if old else "write"
+    call = Call("c", "Edit", kind, paths=(path,), edits=((path, old, new),))
+    assert facts(call).edits == (() if same else (path,))
+
+
+SED = [
+    (r"sed -i 's/x() {$/x() { \/\/nolint:all/' a.go", True),
+    (r"sed -i '' 's/ \/\/nolint:all$//' a.go", True),
+    (r"sed -i -e 's|a\.b()|& // c|g; 4s/$/ \/\/ d/' a.go", True),
+    (r"sed -i 's/\(a b\)/\1 \/\/ c/' a.go", True),
+    ("sed -i '3i // words' a.go", True),
+    ("sed -i 's/a/b/' a.go", False),
+    (r"sed -i 's/a/a \/\/ c/; s/b/c/' a.go", False),
+    ("sed -i 's/a/a + b/' a.go", False),
+    ("sed -i '3i x()' a.go", False),
+    ("sed -i '3d' a.go", False),
+    ("sed -i -f words.sed a.go", False),
+]
+
+
+@pytest.mark.parametrize(("command", "same"), SED)
+def test_an_in_place_editor_that_adds_comments_changes_no_code(command, same):
+    assert facts(shell(command)).edits == (() if same else ("a.go",))
 
 
 @pytest.mark.parametrize(

@@ -659,3 +659,14 @@ def test_speed(shared):
             continue
     assert count > 1500
     assert time.process_time() - before < 0.45
+
+
+def test_a_record_that_begins_in_the_middle_of_a_session_says_so(tmp_path):
+    def begins(parent: str | None, **record: Any) -> list[int]:
+        session = Session().add("system", subtype="turn_duration", parentUuid=parent)
+        session.user("Fix it.", parentUuid="u0", **record)
+        session.agent(text("Fixed."), parentUuid="u1")
+        return [e.index for e in events(session.read(tmp_path)) if isinstance(e, Compact)]
+
+    assert begins("a record of which this file holds nothing") == [0]
+    assert begins(None) == []

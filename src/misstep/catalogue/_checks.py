@@ -13,6 +13,16 @@ from misstep._record import field, record
 from misstep.shell import Command, Effect
 from misstep.trajectory import After, Before, Call, Compact, Event, Interrupt, Prompt, Result, Say
 
+from ._edits import (
+    file_of,
+    is_document,
+    mark_of_command,
+    mark_of_edit,
+    only_comments,
+    only_words,
+    sed_comments,
+    undoing,
+)
 from ._regex import Regex, words
 from ._tests import EMPTY, FAILED, PASSED, UNKNOWN, Run, outcome, read
 from .base import Misstep, Verdict
@@ -29,7 +39,6 @@ _CODE = words(
     "fish pl pm lua swift cs fs vb ex exs erl hs ml mli clj cljs r jl sql zig dart vue svelte v sv vhd asm s f90 f95 f nim d"
 )
 _SCRATCH = Regex(r"(?:^|/)(?:tmp|scratch\w*)/|(?:^|/)\.(?:claude|codex|gemini)/")
-_COMMENT = Regex(r"^\s*(?://|#(?!include|define|if|endif|else|pragma|!\[|\[)|\*|/\*|--\s|<!--|;;)")
 
 # Programs that run no tests, whatever their arguments.
 _QUIET = words(
@@ -73,7 +82,13 @@ class Facts:
     checks: list[tuple[str, Command | None]] = field(default_factory=list)
     """(kind, the command) of every test run, build and linter in it."""
     edits: tuple[str, ...] = ()
-    """Code files that it changes."""
+    """Code files that it changes; not those of which it changes comments alone."""
+    marks: tuple[str, ...] = ()
+    """Short names of these edits, by which one is told that undoes or repeats another."""
+    wording: bool = False
+    """What it changes of code is words in quotes in one line."""
+    documents: bool = False
+    """It changes a document."""
     maybe: bool = False
     """It may run checks that cannot be recognised (a program of the user's own, a sub-agent)."""
     runs: bool = False
@@ -95,8 +110,13 @@ def _facts(call: Call) -> Facts:
     if call.kind in ("read", "search", "finish"):
         return found
     if call.kind in ("write", "edit"):
-        changed = [path for path, old, new in call.edits if is_code(path) and not _only_comments(old, new)]
-        found.edits = tuple(changed) if call.edits else tuple(p for p in call.paths if is_code(p))
+        found.documents = any(is_document(p) for p in call.paths)
+        changed = [
+            edit for edit in call.edits if is_code(edit[0]) and not only_comments(*edit, inserted=call.kind == "edit")
+        ]
+        found.edits = tuple(e[0] for e in changed) if call.edits else tuple(p for p in call.paths if is_code(p))
+        found.marks = tuple(mark_of_edit(*edit) for edit in changed)
+        found.wording = len(changed) == 1 and only_words(*changed[0])
         return found
     if call.script is None:
         found.maybe = not _QUIET_TOOL.search(call.tool)
@@ -106,20 +126,33 @@ def _facts(call: Call) -> Facts:
         return found
     by_command: dict[int, list[Effect]] = {}
     edits: list[str] = []
+    marks: list[str] = []
+    editors: set[int] = set()
     for effect in call.effects:
         if effect.command is not None:
             by_command.setdefault(id(effect.command), []).append(effect)
         if effect.kind in KINDS:
             found.checks.append((effect.kind, effect.command))
         elif effect.kind == "write":
-            edits += [p for p in effect.paths if is_code(p)]
+            found.documents |= any(is_document(p) for p in effect.paths)
+            changed = [p for p in effect.paths if is_code(p)]
+            command = effect.command
+            if not changed or (
+                command is not None and command.name == "sed" and all(sed_comments(command, p) for p in changed)
+            ):
+                continue
+            edits += changed
+            editors.add(id(command))
+            if command is not None:
+                again = "+" if effect.info.get("append") else ""
+                marks += [mark_of_command(p, command) + again for p in changed]
     for command in call.script.commands:
         effects = by_command.get(id(command), [])
         if not command.argv or command.name in _QUIET or "=" in command.argv[0]:
-            if any(e.kind == "write" and any(is_code(p) for p in e.paths) for e in effects):
+            if id(command) in editors:
                 found.edits_first = False
             continue
-        if any(e.kind == "write" and any(is_code(p) for p in e.paths) for e in effects):
+        if id(command) in editors:
             found.edits_first = False
         if any(e.kind in _RUNS for e in effects) or not effects:
             found.edits_first = bool(edits)
@@ -135,7 +168,7 @@ def _facts(call: Call) -> Facts:
             or not all(e.kind in _QUIET_EFFECTS for e in effects)
         ):
             found.maybe = True
-    found.edits = tuple(edits)
+    found.edits, found.marks = tuple(edits), tuple(marks)
     found.runs |= bool(found.checks)
     return found
 
@@ -164,17 +197,6 @@ _TEST_FILE = Regex(
     r"(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.(?:py|go|rb|exs?|cc|cpp|c|dart)|[^/]*_spec\.rb|[^/]*\.(?:test|spec)\.[cm]?[jt]sx?|[^/]*Tests?\.(?:java|kt|cs|swift|php|scala))$"
     r"|(?:^|/)(?:tests?|__tests__|spec)/[^\s]*\.(?:py|[cm]?[jt]sx?|rs|rb|java|kt|go|php|cs|swift|ex|exs|c|cc|cpp|sh)$"
 )
-
-
-def _only_comments(old: str, new: str) -> bool:
-    """Whether an edit changes comments and blank lines alone."""
-    if not old:
-        return False
-
-    def bare(text: str) -> list[str]:
-        return [line.strip() for line in text.split("\n") if line.strip() and not _COMMENT.match(line)]
-
-    return bare(old) == bare(new)
 
 
 def own_status(call: Call, command: Command | None, result: Result) -> bool | None:
@@ -276,6 +298,22 @@ class Checks:
     """The step of the last text beside a call: a Stop of the same step repeats it."""
     told: int = -1
     """The last time the agent explained a failure as not its own (known before, unrelated, flaky)."""
+    refused: int = -1
+    """The last call that was refused, while no call has succeeded since."""
+    refused_check: int = -1
+    """The last check that was refused."""
+    edits: int = 0
+    """Calls that changed code since the last prompt."""
+    wordings: int = 0
+    """Those of them that changed words in quotes in one line."""
+    documents: bool = False
+    """A document was changed since the last prompt."""
+    pending: list[Any] = field(default_factory=list)
+    """[mark, index, file, ran] of the edits since the last check that passed."""
+    base: list[Any] = field(default_factory=lambda: [-1, "", False])
+    """`edit`, `edited` and `edit_ran` at that check; [] where it cannot be gone back to."""
+    green: list[str] = field(default_factory=list)
+    """Marks of edits that a check passed after."""
 
     def after_edit(self, at: int) -> bool:
         """Whether a call at this index ran after the last change of code."""
@@ -303,6 +341,9 @@ def observe(state: Checks, event: Event) -> None:
             state.told = event.index
     elif isinstance(event, Prompt):
         state.prompt, state.first_edit, state.asked = event.index, -1, event.text[:2000]
+        state.edits = state.wordings = 0
+        state.documents = False
+        state.refused = -1
     elif isinstance(event, Compact):
         if not state.runs and state.edit < 0:
             state.late = True
@@ -348,11 +389,16 @@ def _after(state: Checks, event: After) -> None:
     if result.fault is not None:
         if result.fault == "interrupted" and (found.checks or found.maybe):
             state.maybe = at
+        elif result.fault == "refused":
+            state.refused = at
+            if found.checks or found.maybe:
+                state.refused_check = at
         return
+    if not result.failed:
+        state.refused = -1
+        state.documents |= found.documents
     if found.edits and not (result.failed and call.kind in ("write", "edit")):
-        state.edit, state.edited, state.edit_ran = at, found.edits[-1], found.edits_first
-        if state.first_edit < 0:
-            state.first_edit = at
+        _changed(state, found, at)
     if found.runs:
         state.ran = at
     if found.maybe:
@@ -368,8 +414,56 @@ def _after(state: Checks, event: After) -> None:
             state.waiting[kind] = at
         else:
             state.waiting.pop(kind, None)
+        if run.status == PASSED and state.after_edit(at):
+            _passed(state)
     if not found.checks and (state.waiting or found.maybe) and call.kind not in ("write", "edit", "search"):
         _late(state, call, result, at)
+
+
+_MOST = 24
+
+
+def _changed(state: Checks, found: Facts, at: int) -> None:
+    """Note a change of code, unless it only takes back or repeats what is known."""
+    state.edits += 1
+    state.wordings += found.wording
+    if state.first_edit < 0:
+        state.first_edit = at
+    files = {file_of(p[0]) for p in state.pending}
+    if found.marks and all(m in state.green and file_of(m) not in files for m in found.marks):
+        # Something had undone it; in this state the code has passed.
+        return
+    left = list(state.pending)
+    since = at
+    for mark in found.marks:
+        opposite = undoing(mark)
+        taken = next((p for p in reversed(left) if p[0] == opposite), None) if opposite else None
+        if taken is None:
+            left.append([mark, at, found.edits[-1], found.edits_first])
+        else:
+            left.remove(taken)
+            since = min(since, taken[1])
+    if since < at and state.base and (not left or not _ran_since(state, since)):
+        # The code is what it was before: at the last check that passed, or after the last edit that still stands.
+        state.pending = left
+        state.edit, state.edited, state.edit_ran = left[-1][1:] if left else state.base
+        return
+    state.edit, state.edited, state.edit_ran = at, found.edits[-1], found.edits_first
+    state.pending += [[mark, at, found.edits[-1], found.edits_first] for mark in found.marks or ("",)]
+    if len(state.pending) > _MOST:
+        del state.pending[:-_MOST]
+        state.base = []
+
+
+def _ran_since(state: Checks, at: int) -> bool:
+    return max(state.ran, state.maybe, *(run[0] for run in state.runs.values()), -1) >= at
+
+
+def _passed(state: Checks) -> None:
+    """A check passed on the code as it is."""
+    state.green = (state.green + [p[0] for p in state.pending if p[0] and p[0][-1] != "+"])[-_MOST:]
+    state.pending = []
+    state.base = [state.edit, state.edited, state.edit_ran]
 
 
 def _late(state: Checks, call: Call, result: Result, at: int) -> None:

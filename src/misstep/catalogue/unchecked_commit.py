@@ -9,10 +9,11 @@ A commit is a statement that this state is worth keeping. A broken one stops eve
 for ever; a check before it takes seconds.
 
 ## How it is told
-At a `git commit` that succeeded. Changes of code are edits of source files; documents, comments alone and scratch
-files do not count. The outcome of a check is read from its output, or from its exit status where nothing hides it.
-Where something ran that may have been a check, where a person spoke between the change and the commit (they may have
-checked it themselves), where hooks ran with the commit, where the message of the commit says that it is unfinished,
+At a `git commit` that succeeded. Changes of code are edits of source files; documents, comments alone (at the end of
+a line too) and scratch files do not count, and neither do edits that cancel out, or that repeat one which a check has
+passed after. The outcome of a check is read from its output, or from its exit status where nothing hides it.
+Where something ran that may have been a check, where a person spoke or refused a check between the change and the
+commit (they may have checked it themselves), where hooks ran with the commit, where the message of the commit says that it is unfinished,
 or where the agent explained the failure as not its own, the verdict is unknown. Commits in repositories made for the
 occasion (`git init` in the same call, scratch folders) are not judged.
 
@@ -74,7 +75,11 @@ class UncheckedCommit(Following):
             yield Verdict(False if known else None, at, "" if known else "the outcome of the last check cannot be told")
             return
         since = max(failed)[0] if failed else state.edit
-        doubt = state.prompt > since or (max(state.maybe, state.told) > since and failed) or state.waiting
+        doubt = (
+            max(state.prompt, state.refused_check) > since
+            or (max(state.maybe, state.told) > since and failed)
+            or state.waiting
+        )
         if doubt or _UNFINISHED.search(script.text) or _HOOKS.search(event.result.output):
             yield Verdict(None, at, "it may have been checked in another way, or be meant as unfinished")
         elif failed:

@@ -9,10 +9,12 @@ The last edit is where typing errors and half-done renames stay unnoticed, and a
 them to the agent instead of to the person.
 
 ## How it is told
-Judged at the end of a turn that changed code files; edits of documents, of comments alone and of scratch files do not
-count. Anything that may have run project code after the last change counts as a check, a formatter too. Where the
+Judged at the end of a turn that changed code files; edits of documents, of comments alone (at the end of a line too)
+and of scratch files do not count, and neither do edits that cancel out, or that repeat one which a check has passed
+after. Anything that may have run project code after the last change counts as a check, a formatter too. Where the
 agent ends with a question, pauses for the person, says that it ran nothing or tells the person how to run it, the
-verdict is unknown.
+verdict is unknown; so it is where a person refused a check after the last change, or refused a call and nothing
+succeeded since, and where a turn that edits documents changes only words in quotes beside them.
 
 ## Known misses
 Projects in which nothing can be run where the agent works. A check by the person, by a hook, by an editor or in CI,
@@ -38,16 +40,21 @@ _SAYS_SO = Regex(
 
 class UncheckedLastEdit(Following):
     id = "unchecked-last-edit"
+    status = "stable"
     name = "ends its turn on a change of code that it checked nothing after"
 
     def on_stop(self, state: Checks, event: Stop) -> Iterable[Verdict]:
-        if state.first_edit < 0:
+        if state.first_edit < 0 or state.edit < state.first_edit:
             return
         last = max(state.last(kind)[0] for kind in KINDS)
         if state.after_edit(max(last, state.ran)):
             yield Verdict(False, event.index)
         elif state.after_edit(max(state.maybe, state.open)) or state.waiting:
             yield Verdict(None, event.index, "something ran after the last change that may have been a check")
+        elif max(state.refused, state.refused_check) > state.edit:
+            yield Verdict(None, event.index, "a call after the last change was refused")
+        elif state.documents and state.edits == state.wordings:
+            yield Verdict(None, event.index, "words in quotes changed, in a turn about documents")
         elif asks(event.message) or _SAYS_SO.search(event.message):
             yield Verdict(None, event.index, "the message leaves the check to the person")
         else:

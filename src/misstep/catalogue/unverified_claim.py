@@ -12,13 +12,15 @@ build, and a claim without a run turns a mistake that costs seconds to find into
 ## How it is told
 Claims are plain statements of success in English: plans, conditions, questions, partial results, quoted text and open
 checklists are none. A change of code is an edit of a source file by a tool, a redirect, a heredoc or an in-place
-editor; edits of documents, of comments alone and of scratch files do not count. A run is any command of that kind (a
+editor; edits of documents, of comments alone (at the end of a line too) and of scratch files do not count, and neither
+do edits that cancel out. A run is any command of that kind (a
 run of the tests also answers for the build). For "verified" anything that ran in the turn after its first change
 makes the verdict unknown. Where a program was run that might have been one (a script, a sub-agent, a make target),
 where a result is missing, or where the record begins in the middle of a session, the verdict is unknown.
 
 ## Known misses
-Claims in other languages, and softer ones ("should be fine now"). A run of the wrong tests counts as a run. Changes
+Claims in other languages, and softer ones ("should be fine now"). Comments that are directives (`noqa`, `ts-ignore`)
+change what a linter says, and count as comments. A run of the wrong tests counts as a run. Changes
 made by commands that are not seen as edits (code generators, merges, `git checkout`). Two agents at work in one tree:
 a run by another one is not seen, and the claim is then counted against this one.
 """

@@ -55,7 +55,8 @@ class After(Event):
 
 @record(slots=True)
 class Compact(Event):
-    """The agent's context was summarised: what it read before may be gone from its view."""
+    """The agent's context was summarised: what it read before may be gone from its view. First in the stream: the record
+    begins in the middle of a session, and what came before is not in it."""
 
 
 @record(slots=True)

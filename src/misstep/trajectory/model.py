@@ -126,7 +126,7 @@ class Step:
     interrupted: bool = False
     """A person broke the agent off here: what was under way has no stop."""
     compacted: bool = False
-    """The context was summarised here."""
+    """The context was summarised here, or the record begins here, in the middle of a session."""
     copied: bool = False
     """A copy of an earlier step (ATIF is_copied_context): never counted twice."""
     stop: bool | None = None

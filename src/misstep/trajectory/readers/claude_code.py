@@ -100,11 +100,17 @@ class _Session:
         self.chains: dict[str, str] = {}
         """uuid of a record of a side chain that names no agent -> key of its thread."""
         self.id = ""
+        self.begun = False
 
     def add(self, record: dict[str, Any], line: int) -> None:
         kind = string(record.get("type"))
         if not self.id:
             self.id = string(record.get("sessionId")) or string(record.get("session_id"))
+        if not self.begun and "parentUuid" in record:
+            # The first record of a session has no parent: one that names a parent was not the first.
+            self.begun = True
+            if record["parentUuid"] and not record.get("isSidechain"):
+                self.thread("").late = True
         if kind == "progress":
             data = mapping(record.get("data"))
             inner = data.get("message")
@@ -189,6 +195,8 @@ class _Thread:
         self.early: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         """(block, record) of results that came before their call was written."""
         self.seen: set[str] = set()
+        self.late = False
+        """The record begins in the middle of the session."""
         self.cwd = ""
         self.model = ""
         self.version = ""
@@ -366,6 +374,8 @@ class _Thread:
             self.source.skipped["result without a call"] += len(self.early)
         if not any(s.source != "system" for s in self.steps):
             return None
+        if self.late:
+            self.steps[0].compacted = True
         last = self.steps[-1]
         if cut and last.source == "agent" and last.stop is None:
             # The rest of this message may have been lost with the end of the file.
