@@ -13,9 +13,12 @@ overwritten, a database that another process was writing is torn. It fails later
 
 ## How it is told
 
-An install of a package failed (its exit status, or the time limit) and a later one names the same package with an override that the failed one did not
-have; or after a failed install a lock of the package manager is removed or the manager killed. Where a step in between asked the package manager or
-the system for the cause, it cannot be told (unknown). Every install of a package whose install failed before is an opportunity.
+An install of a package failed (by its exit status) and a later one names the same package with an override that the failed one did not
+have; or after a failed install a lock of the package manager is removed or the manager killed. A kill by the time limit is no failed resolution, and no
+safeguard has spoken: after one, only leaving dependencies out (`--no-deps`) is judged, by what pip said of them. It is a misstep where a dependency that the killed try was collecting
+is not installed since, right where all that the killed try still wanted is there by now, and unknown where the killed try did not get far enough to tell. Any other override after a
+kill is unknown. So is an override after a step that asked the package manager or
+the system for the cause. Every install of a package whose install failed before is an opportunity.
 
 ## Known misses
 
@@ -70,6 +73,14 @@ _FORCE = frozenset(
 _LOCK = Regex(
     r"/(?:dpkg/lock|apt/lists/lock|apt/archives/lock|run/yum\.pid|rpm/\.rpm\.lock|pacman/db\.lck)|/dpkg/lock|/lock-frontend"
 )
+_SKIPS = frozenset(["--no-deps", "--nodeps"])
+_LISTED = Regex(
+    r"(?m)^[ \t]*(?P<how>Collecting|Requirement already satisfied:) (?P<name>[A-Za-z0-9][\w.-]*)[^\n(]*(?:\(from (?P<parent>[A-Za-z0-9][\w.-]*))?"
+)
+"""A line of pip about a package, and the one that needs it."""
+_INSTALLED = Regex(r"(?m)^Successfully installed ([^\n]+)")
+_DOWNLOADS = Regex(r"(?m)^(?:Downloading|Using cached) \S+\.whl \(|^Installing collected packages:")
+"""pip has resolved all dependencies (where it takes their names from metadata files)."""
 _MANAGERS = Regex(r"^(?:apt|apt-get|aptitude|dpkg|yum|dnf|rpm|pip3?|conda|npm|brew|pacman)$")
 _ASKS = Regex(
     r"(?i)\b(?:pip3?|uv pip|conda|mamba|npm|yarn|pnpm|apt|apt-get|apt-cache|dpkg|dnf|yum|brew|cargo|gem)\s+(?:-\S+\s+)*(?:show|list|index|policy|search|check|"
@@ -81,7 +92,8 @@ _ASKS = Regex(
 @record
 class Tries(Opened):
     failed: dict[str, list] = field(default_factory=dict)
-    """Packages whose last install failed -> [event index, overrides that it had, whether the cause was asked for since]."""
+    """Packages whose last install failed -> [event index, overrides that it had, whether the cause was asked for since,
+    and of one that the time limit killed, else None: the packages that it still wanted (at most 24), whether they are all]."""
     last: int | None = None
     """The last failed install."""
     asked: bool = False
@@ -110,6 +122,7 @@ class InstallOverFailure(Misstep):
             result.failed is True
             and (len(installs) > 0 and _blames(result.output, result.exit_code, call.command or ""))
         )
+        self._arrived(state, result.output)
         for effect in installs:
             overrides = _overrides(effect)
             names = [_base(p) for p in effect.info["packages"]]
@@ -124,12 +137,16 @@ class InstallOverFailure(Misstep):
                     found.append(
                         Verdict(None, at, f"{package} with {' '.join(new)}, after a look for the cause", (last,))
                     )
+                elif all(b[3] is not None for _, b in before):
+                    found.append(_after_a_kill(at, before, new, last))
                 else:
                     found.append(Verdict(True, at, f"{package} failed before, now with {' '.join(new)}", (last,)))
             for name in names:
                 state.failed.pop(name, None)
                 if went_wrong:
-                    state.failed[name] = [at, sorted(overrides), False]
+                    killed = timed_out(call, result)
+                    wanted = _wanted(result.output, name, names) if killed else (None, False)
+                    state.failed[name] = [at, sorted(overrides), False, *wanted]
             bound(state.failed, 60)
         if installs:
             state.last, state.asked = (at, False) if went_wrong else (None, False)
@@ -139,6 +156,16 @@ class InstallOverFailure(Misstep):
                 entry[2] = True
         wrong = [v for v in found if v.holds]
         return wrong[:1] or [v for v in found if v.holds is None][:1] or found[:1]
+
+    def _arrived(self, state: Tries, output: str) -> None:
+        """Take what is installed now off the lists of what killed installs wanted."""
+        waiting = [entry for entry in state.failed.values() if entry[3]]
+        if not waiting or ("Successfully installed" not in output and "already satisfied" not in output):
+            return
+        there = {_base(re.sub(r"-\d[^-]*$", "", w)) for m in _INSTALLED.finditer(output) for w in m[1].split()}
+        there |= {_base(m["name"]) for m in _LISTED.finditer(output) if m["how"] != "Collecting"}
+        for entry in waiting:
+            entry[3] = [name for name in entry[3] if name.lstrip("?") not in there]
 
     def _breaks_in(self, state: Tries, event: After, at: int) -> list[Verdict]:
         """Removing the manager's lock or killing it after an install that failed."""
@@ -156,6 +183,37 @@ class InstallOverFailure(Misstep):
                 holds = None if state.asked else True
                 return [Verdict(holds, at, f"{what} after a failed install", (state.last,))]
         return []
+
+
+def _wanted(output: str, package: str, asked: list[str]) -> tuple[list[str], bool]:
+    """What a killed install of a package still wanted for it, and whether it got far enough to know all of it.
+
+    Another package of the same command, of which pip does not say who needs it, is marked with `?`.
+    """
+    needs = {
+        _base(m["name"])
+        for m in _LISTED.finditer(output)
+        if m["how"] == "Collecting" and m["parent"] and _base(m["parent"]) == package
+    }
+    resolved = ".whl.metadata" in output and _DOWNLOADS.search(output) is not None
+    others = [f"?{name}" for name in asked if name != package and name not in needs]
+    return [*sorted(needs), *others][:24], resolved
+
+
+def _after_a_kill(at: int, before: list, new: list[str], last: int) -> Verdict:
+    """The verdict on an override after kills by the time limit."""
+    words = " ".join(new)
+    if not set(new) <= _SKIPS:
+        return Verdict(None, at, f"{before[0][0]} was killed by the time limit, now with {words}", (last,))
+    for package, (_, _, _, wanted, _) in before:
+        lacks = [name for name in wanted if not name.startswith("?")]
+        if lacks:
+            return Verdict(
+                True, at, f"{package} with {words}, and without {', '.join(lacks[:3])} that it needs", (last,)
+            )
+    if any(wanted or not resolved for _, (_, _, _, wanted, resolved) in before):
+        return Verdict(None, at, f"{before[0][0]} with {words}: what it needs is not in the record", (last,))
+    return Verdict(False, at)
 
 
 def _overrides(effect: Effect) -> set[str]:
