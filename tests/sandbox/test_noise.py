@@ -17,7 +17,7 @@ RECORDED = Moment(1_795_900_000, 1_795_900_002)  # 28 Nov 2026, 21:06:40 UTC
         ("/tmp/tmp.Ab3dEf\n", "/tmp/tmp.Zz9yXw\n", "/tmp/tmp.Qq1111\n"),
         ("built in 12ms\n", "built in 7ms\n", "built in 133ms\n"),
         ("[main 3b1bc78] x\n", "[main 94a6af5] x\n", "[main 0123456] x\n"),
-        ("12 a4 ff\n", "13 9c 44\n", "fe 00 1c\n"),
+        ("12 a4 2e\n", "13 9c 7e\n", "fe 00 1c\n"),
         ("Mon Nov 30 20:34:14 UTC 2026\n", "Mon Nov 30 20:35:00 UTC 2026\n", "Sat Nov 28 21:06:41 UTC 2026\n"),
         ("2026-11-30\n", "2026-11-30\n", "2026-11-28\n"),
         ("1796070854\n", "1796070900\n", "1795900001\n"),

@@ -42,7 +42,7 @@ class TestGrades:
 
     def test_what_is_not_is_noise(self, start, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         commands = [
-            "date", "date +%s%N", "date -Iseconds", "echo $RANDOM", "mktemp", "mktemp -d /app/XXXXXX", "head -c 8 /dev/urandom | od -An -tx1",
+            "date", "date +%s%N", "date -Iseconds", "echo $RANDOM", "mktemp", "mktemp -d /app/XXXXXX", "head -c 8 /dev/urandom | od -An -tx8",
             "touch t; ls -l --time-style=full-iso t", "stat -c '%i %Y' t", "cat /proc/sys/kernel/random/uuid", "cat /proc/uptime",
         ]  # fmt: skip
         prefix = replay.verify(recorded(start, tmp_path / "r", commands), start)
