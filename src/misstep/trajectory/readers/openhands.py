@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..model import Outcome, Result, Step, Trajectory
+from ..model import Result, Step, Trajectory
 from ._calls import arguments_of, call_of
 from ._common import is_cut, said
 from ._fields import integer, listing, mapping, metrics, number, objects, seconds, string
-from ._openhands import task_in_example
+from ._openhands import outcome_of, task_in_example
 from .source import Source
 
 FORMAT = "openhands"
@@ -97,7 +97,7 @@ def read(source: Source) -> Iterator[Trajectory]:
                 source.skipped["not an evaluation record"] += 1
                 continue
             for found in _one(source, string(record.get("instance_id")), listing(record.get("history"))):
-                found.outcome = _outcome(record)
+                found.outcome = outcome_of(record)
                 yield found
 
 
@@ -260,17 +260,3 @@ class _Reading:
         elif kind in ("edit", "write", "read"):
             result.failed = False
         step.results[identity] = result
-
-
-def _outcome(record: dict[str, Any]) -> Outcome:
-    report = mapping(record.get("report")) or mapping(mapping(record.get("test_result")).get("report"))
-    resolved = report.get("resolved")
-    passed = resolved if isinstance(resolved, bool) else None
-    error = string(record.get("error"))
-    return Outcome(
-        passed=passed,
-        reward=None if passed is None else float(passed),
-        task=string(record.get("instance_id")),
-        exception=error.split(":", 1)[0][:80],
-        cost_usd=number(mapping(record.get("metrics")).get("accumulated_cost")),
-    )
