@@ -441,6 +441,86 @@ def test_a_failure_that_the_agent_explained_is_not_counted():
     assert _found("failing-last-check", prompt("x"), red, told, stop("Sorted.")) == [None]
 
 
+# -- edits that cancel out -------------------------------------------------------------------------
+
+
+def _edit(old: str, new: str, path: str = "a.py") -> tuple[Call, Result]:
+    return Call("e", "Edit", "edit", paths=(path,), edits=((path, old, new),)), DONE
+
+
+GREEN = (shell("pytest -q"), Result("3 passed in 0.1s", 0, False))
+RED = (shell("pytest -q"), Result("1 failed, 2 passed in 0.1s", 1, True))
+
+CANCELLED = [
+    ("undone in the other order", [GREEN, _edit("a", "b"), _edit("c", "d"), _edit("b", "a"), _edit("d", "c")], []),
+    ("one is left", [GREEN, _edit("a", "b"), _edit("c", "d"), _edit("b", "a")], [True]),
+    ("in another file", [GREEN, _edit("a", "b"), _edit("b", "a", "b.py")], [True]),
+    ("a red run between them", [GREEN, _edit("a", "b"), RED, _edit("b", "a")], []),
+    ("a red run between, and an older edit", [GREEN, _edit("x", "y"), _edit("a", "b"), RED, _edit("b", "a")], [True]),
+    ("nothing was green", [_edit("a", "b"), _edit("b", "a")], []),
+    ("made again on green", [_edit("a", "b"), GREEN, _edit("a", "b")], [False]),
+    ("made again on red", [_edit("a", "b"), RED, _edit("a", "b")], [True]),
+    ("made again over another", [_edit("a", "b"), GREEN, _edit("b", "c"), _edit("a", "b")], [True]),
+    ("appended again", [(shell("echo x >> a.py"), DONE), GREEN, (shell("echo x >> a.py"), DONE)], [True]),
+    ("written again", [(shell("sed -i s/a/b/ a.py"), DONE), GREEN, (shell("sed -i s/a/b/ a.py"), DONE)], [False]),
+]
+
+
+@pytest.mark.parametrize(("calls", "verdicts"), [c[1:] for c in CANCELLED], ids=[c[0] for c in CANCELLED])
+def test_edits_that_cancel_out_are_no_change(calls, verdicts):
+    assert _found("unchecked-last-edit", prompt("x"), *calls, stop("Done.")) == verdicts
+
+
+def test_an_edit_of_an_earlier_turn_stands_when_later_ones_cancel_out():
+    earlier = [prompt("x"), _edit("a", "b"), stop("Done.")]
+    turn = [prompt("y"), _edit("c", "d"), _edit("d", "c"), stop("All tests pass.")]
+    assert _found("unchecked-last-edit", *earlier, *turn) == [True]
+    assert _found("unverified-claim", *earlier, *turn) == [True]
+
+
+def test_many_edits_do_not_make_the_state_grow():
+    fold = Fold([get("unchecked-last-edit")])
+    for number in range(2000):
+        call, result = _edit(f"a{number}", f"b{number}", f"/long/path/to/module{number}.py")
+        fold.push(Before(2 * number, number, call))
+        fold.push(After(2 * number + 1, number, call, result))
+    assert len(json.dumps(vars(fold.runs[0].state))) < 4000
+
+
+# -- tests of its own, files that were there ---------------------------------------------------------
+
+ASSERTS = "    out = run()\n    assert out == 1\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "holds"),
+    [
+        ([RED], None),
+        ([GREEN, RED], True),
+        ([(shell("pytest -q -k other"), Result("1 passed in 0.1s", 0, False)), RED], None),
+        ([(shell("pytest -q tests/test_a.py"), Result("1 passed in 0.1s", 0, False)), RED], True),
+    ],
+)
+def test_a_draft_of_a_test_may_be_changed_until_it_has_passed(between, holds):
+    path = "tests/test_a.py"
+    draft = (Call("w", "Write", "write", paths=(path,), edits=((path, "", ASSERTS),)), Result("ok", None, False))
+    weaker = _edit(ASSERTS, "    out = run()\n", path)
+    assert _found("weakened-test", prompt("x"), draft, *between, weaker)[-1:] == [holds]
+
+
+UNREAD = Result("<tool_use_error>File has not been read yet. Read it first.</tool_use_error>", None, True, "malformed")
+
+
+def test_edits_side_by_side_in_one_step_count_once():
+    fold = Fold([get("blind-edit")])
+    fold.push(Prompt(0, 0, "x"))
+    for index, step, path in ((1, 1, "a.py"), (3, 1, "b.py"), (5, 2, "c.py")):
+        call, _ = _edit("a", "b", path)
+        fold.push(Before(index, step, call))
+        fold.push(After(index + 1, step, call, UNREAD))
+    assert [v.at for v in fold.finish().verdicts["blind-edit"] if v.holds] == [1, 5]
+
+
 def test_checks_are_json():
     state = Checks(runs={"test": [3, "failed", "x"]})
     assert vars(Checks(**json.loads(json.dumps(vars(state))))) == vars(state)

@@ -135,17 +135,15 @@ def _facts(call: Call) -> Facts:
             found.checks.append((effect.kind, effect.command))
         elif effect.kind == "write":
             found.documents |= any(is_document(p) for p in effect.paths)
-            changed = [p for p in effect.paths if is_code(p)]
-            command = effect.command
-            if not changed or (
-                command is not None and command.name == "sed" and all(sed_comments(command, p) for p in changed)
-            ):
+            paths = [p for p in effect.paths if is_code(p)]
+            by = effect.command
+            if not paths or (by is not None and by.name == "sed" and all(sed_comments(by, p) for p in paths)):
                 continue
-            edits += changed
-            editors.add(id(command))
-            if command is not None:
+            edits += paths
+            editors.add(id(by))
+            if by is not None:
                 again = "+" if effect.info.get("append") else ""
-                marks += [mark_of_command(p, command) + again for p in changed]
+                marks += [mark_of_command(p, by) + again for p in paths]
     for command in call.script.commands:
         effects = by_command.get(id(command), [])
         if not command.argv or command.name in _QUIET or "=" in command.argv[0]:
