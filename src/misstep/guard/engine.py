@@ -216,15 +216,25 @@ class Engine:
             self._settle()
         event = self._event(line)
         if event is not None:
-            self._push(event)
+            self.see(event)
 
     def decide(self, line: dict[str, Any]) -> Decision:
         """Ask the policies about a `before` or `stop` record, account for the answer and fold the event in unless denied."""
         if line["e"] == "stop":
             self._settle()
         event = self._event(line)
-        assert event is not None
-        kind = str(line["e"])
+        if event is None:
+            raise ValueError(f"nothing is decided at {line['e']!r}")
+        decision = self.consider(event, str(line.get("turn") or ""))
+        if decision.action == "deny":
+            self._deny(line)
+        else:
+            self.see(event)
+        return decision
+
+    def consider(self, event: Event, turn: str = "") -> Decision:
+        """Ask the policies about a call or a stop and account for the answer. The event is not folded in: see()."""
+        kind = "stop" if isinstance(event, Stop) else "before"
         decision = Decision(self.index, kind)
         digests: dict[str, str] = {}
         firing: list[tuple[Rule, Policy, dict[str, Any]]] = []
@@ -253,15 +263,8 @@ class Engine:
             decision.rows.append(row)
             if row["fires"]:
                 firing.append((rule, policy, row))
-        self._act(decision, firing, str(line.get("turn") or ""))
-        made = decision.record()
-        if kind == "stop":
-            made["turn"] = str(line.get("turn") or "")
-        self._account(made)
-        if decision.action == "deny":
-            self._deny(line)
-        else:
-            self._push(event)
+        self._act(decision, firing, turn)
+        self._account({**decision.record(), "turn": turn})
         return decision
 
     def _act(self, decision: Decision, firing: list[tuple[Rule, Policy, dict[str, Any]]], turn: str) -> None:
@@ -303,7 +306,7 @@ class Engine:
                 del self.denied[number]
                 before = self._event(denied)
                 if before is not None:
-                    self._push(before)
+                    self.see(before)
                 break
         given = line.get("result") or {}
         code = given.get("exit", exit_code) if given.get("exit") is not None else exit_code
@@ -315,7 +318,7 @@ class Engine:
         result = Result(str(given.get("output") or ""), code, failed, fault)
         result.running, result.timed_out = bool(given.get("running")), bool(given.get("timed_out"))
         result.truncated, result.seconds = bool(given.get("truncated")), given.get("seconds")
-        self._push(After(self.index, self.step, self._call(line), result))
+        self.see(After(self.index, self.step, self._call(line), result))
 
     def _call(self, line: dict[str, Any]) -> Call:
         """The call of a result: that of the last proposal where it is its, already parsed then."""
@@ -340,7 +343,8 @@ class Engine:
             return Interrupt(self.index, self.step)
         return None
 
-    def _push(self, event: Event) -> None:
+    def see(self, event: Event) -> None:
+        """Fold an event into the states; the first prompt decides eligibility."""
         if isinstance(event, Prompt) and not self.prompted:
             self.prompted = True
             self.task = event.text[:TASK]

@@ -131,9 +131,12 @@ def mode_of(given: dict[str, Any]) -> str:
     return str(mode) if mode in MODES else "enforce"
 
 
-def load(given: dict[str, Any]) -> Portfolio:
-    """The portfolio for this process, by the settings and the mode. Raises PortfolioError."""
-    made = from_plain(_plain(given), mode_of(given))
+def load(given: dict[str, Any], cwd: str = "") -> Portfolio:
+    """The portfolio for this process, by the settings, the mode, and the folder that the agent works in.
+
+    Raises PortfolioError.
+    """
+    made = from_plain(_plain(given, cwd), mode_of(given))
     arm = os.environ.get("MISSTEP_ARM") or given.get("arm")
     if arm and arm != "real":
         from .arms import apply
@@ -148,8 +151,14 @@ def chosen(given: dict[str, Any]) -> str:
     return str(os.environ.get("MISSTEP_PORTFOLIO") or given.get("portfolio") or "")
 
 
-def _plain(given: dict[str, Any]) -> dict[str, Any]:
+def _plain(given: dict[str, Any], cwd: str) -> dict[str, Any]:
     path = chosen(given)
+    if not path and cwd:
+        from .trust import doubt, project_portfolio
+
+        found = project_portfolio(cwd)
+        if found and not doubt(found):
+            path = found
     if path.endswith(".toml"):
         return _compiled(path)
     if path:

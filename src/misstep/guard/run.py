@@ -79,7 +79,7 @@ def hook(host_name: str, data: bytes) -> str:
         return ""
     kinds = [r["e"] for r in reading.records]
     quick = kinds == ["after"] and not adapter.LATE_TEXT
-    engine = None if quick else _engine(given)
+    engine = None if quick else _engine(given, payload)
     folder = session_folder(adapter.NAME, reading.session, reading.agent)
     with _Patience(LOCK) as clock, Session(folder) as session:
         clock.session = session
@@ -97,7 +97,7 @@ def hook(host_name: str, data: bytes) -> str:
             session.append(*(_stamped(r) for r in reading.records))
             if state is not None and session.size - state["offset"] < LAG:
                 return ""
-            engine = _catch_up(_engine(given), session, state, clock)
+            engine = _catch_up(_engine(given, payload), session, state, clock)
             answer = ""
         else:
             engine = _catch_up(engine, session, state, clock)
@@ -106,11 +106,12 @@ def hook(host_name: str, data: bytes) -> str:
     return answer
 
 
-def _engine(given: dict[str, Any]) -> Engine:
+def _engine(given: dict[str, Any], payload: dict[str, Any]) -> Engine:
     from . import portfolio
     from .engine import Engine
 
-    return Engine(portfolio.load(given))
+    cwd = payload.get("cwd")
+    return Engine(portfolio.load(given, cwd if isinstance(cwd, str) else ""))
 
 
 def _catch_up(engine: Engine, session: Session, state: dict[str, Any] | None, clock: _Patience) -> Engine:
