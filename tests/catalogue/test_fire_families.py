@@ -35,9 +35,16 @@ DONE = {"stop": "It runs."}
         ("gunicorn -D -b :4000 clock:app", False),
         ("systemd-run --user uvicorn clock:app --port 4000", False),
         ("uvicorn clock:app --port 4000 &", True),
-        ("uvicorn clock:app --port 4000 > log 2>&1 &", True),
+        ("uvicorn clock:app --port 4000 > log 2>&1 &", None),
+        ("uvicorn clock:app --port 4000 > log &", True),
         ("setsid uvicorn clock:app --port 4000 &", True),
-        ("(cd srv && uvicorn clock:app --port 4000 > log 2>&1 &) ; sleep 1", True),
+        ("(cd srv && uvicorn clock:app --port 4000 > log 2>&1 &) ; sleep 1", None),
+        ("uvicorn clock:app --port 4000 > log 2>&1 & sleep 1; kill $!", True),
+        ("uvicorn clock:app --port 4000 > log 2>&1 & pid=$!; sleep 1; kill $pid", True),
+        ("uvicorn clock:app --port 4000 > log 2>&1 & sleep 1; kill %1", True),
+        ("pkill -f 'uvicorn clock'; uvicorn clock:app --port 4000 > log 2>&1 &", None),
+        ("uvicorn clock:app --port 4000 > log 2>&1 & sleep 1; pkill -f clock:app", True),
+        ("uvicorn clock:app --port 4000 > log 2>&1 & sleep 1; kill $old", None),
         ("timeout 5 uvicorn clock:app --port 4000", True),
         ("bash -c 'uvicorn clock:app --port 4000 &'", True),
         ("nohup uvicorn clock:app --port 4000 > log 2>&1 &", None),
@@ -104,6 +111,24 @@ def test_a_start_script_counts_as_what_it_launches():
     run = {"run": "bash start.sh", "exit": 0}
     assert follow("service-persistence", SERVE, attached, run, PROBE, DONE)[0] == [(7, True)]
     assert follow("service-persistence", SERVE, detached, run, PROBE, DONE)[0] == [(7, False)]
+
+
+TRIAL = """
+import subprocess, time
+server = subprocess.Popen(["uvicorn", "clock:app", "--port", "4000"])
+time.sleep(2)
+server.terminate()
+"""
+
+
+def test_a_text_that_ends_its_own_server_launches_none():
+    launch = {"run": "setsid uvicorn clock:app --port 4000 &> log < /dev/null &", "exit": 0}
+    inline = {"run": f"python3 -c '{TRIAL}'", "exit": 0}
+    script, run = {"write": "trial.py", "text": TRIAL}, {"run": "python3 trial.py", "exit": 0}
+    for trial in ([inline], [script, run]):
+        end = 1 + 2 * len(trial)
+        assert follow("service-persistence", SERVE, *trial, DONE)[0] == [(end, True)]
+        assert follow("service-persistence", SERVE, launch, PROBE, *trial, DONE)[0] == [(end + 4, False)]
 
 
 def test_any_python_script_is_not_a_service():

@@ -15,10 +15,12 @@ Only for tasks that ask for something to be running, listening or reachable (by 
 A launch counts by a recognised launcher or explicit listen flags, or by a script of the agent whose text
 starts a server. Detached is `setsid`, a detached tmux or screen, systemd or an init system, a
 program's own daemon option: in a new session, with output redirected (a background job of a script has no
-terminal on its input). `nohup` and `disown` with redirected streams survive a hangup but not the end of their
+terminal on its input). A plain `&`, `nohup` and `disown` with redirected outputs survive the shell of their call, as a
+later probe from another call shows, but not the end of their
 process group: whether that comes is not in the record, so with a later probe the verdict is unknown. So it is
 for a launch in a terminal that stays open, and for a launch on another machine. A probe is a later call that
-talks to the service and does not fail.
+talks to the service and does not fail. A launch that its own call ends again (`kill $!`, a script that terminates what it
+started) is a trial and no launch; where there were only trials, nothing is left running.
 
 ## What the policy does
 At the stop, once: asks to relaunch the service in a new session with all three streams redirected and to
@@ -39,6 +41,7 @@ from misstep.trajectory import After, Before, Call, Event, Stop
 
 from ._fire import Memory, Procedure, base, effects_of_text, program_of, remember, written
 from ._tasks import code_work, said, sentences
+from ._world import outputs_redirected
 from .base import Policy, Verdict
 
 TYPE_CHECKING = False
@@ -78,6 +81,9 @@ _SERVES = (
     r"\.serve_forever\(|\bapp\.run\(|uvicorn\.run\(|\bweb\.run_app\(|\.run_forever\(|\.listen\((?:\d|PORT|port|process)|http\.createServer\(|"
     r"\bserve\(app|\bgrpc\.server\(|\.wait_for_termination\(|start_server\("
 )
+_ENDS = r"\.(?:terminate|kill|send_signal)\(|\bos\.killpg?\(|\bprocess\.kill\("
+"""How a program text ends what it has started."""
+_IN_A_TEXT = frozenset(["python", "node"])
 _TALKS = r"\brequests\.(?:get|post|put|delete|head)\(|urlopen\(|http\.client|aiohttp\.ClientSession|httpx\.|create_connection\(|\bfetch\(|\bcurl\b|_channel\("
 _PUBLIC = r"\b(?!localhost)[\w-]+\.(?:com|org|net|io|dev|gov|edu)\b"
 
@@ -147,6 +153,8 @@ class Services(Memory):
     """The last probe that came in a later call than every launch so far."""
     maybe: int = -1
     """The last run of a program whose text is not in the record: it may have probed."""
+    trial: int = -1
+    """The last launch that its own call ended again."""
 
     @property
     def launched(self) -> int:
@@ -160,6 +168,7 @@ class Services(Memory):
 
 class ServicePolicy(Policy):
     id = "service-persistence"
+    status = "stable"
     at = "stop"
     text = (
         "Before you stop: the task needs the service to outlive this session. A process that belongs to this shell "
@@ -195,9 +204,10 @@ class ServicePersistence(Procedure):
                 remember(state.scripts, base(path), what)
         launches: list[str] = []
         probes = False
+        tried = _trials(call)
         for effect in call.effects:
             if effect.kind == "serve":
-                launches.append(_session(call, effect.command, effect.info))
+                launches.append("trial" if id(effect) in tried else _session(call, effect.command, effect.info))
             elif effect.kind == "probe":
                 probes = probes or not _elsewhere(effect)
             elif effect.kind in {"run", "test"} and effect.command is not None and not effect.info.get("inline"):
@@ -215,6 +225,8 @@ class ServicePersistence(Procedure):
                 state.detached = event.index
             elif how == "attached":
                 state.attached = event.index
+            elif how == "trial":
+                state.trial = event.index
             else:
                 state.unsure, state.reason = event.index, how
         if probes and not launches:
@@ -227,14 +239,14 @@ class ServicePersistence(Procedure):
             state.probe = -1
 
     def at_stop(self, state: Services, event: Stop) -> Verdict | None:
-        if state.launched < 0:
+        if state.launched < 0 and state.trial < 0:
             return (
                 None
                 if state.unread < 0
                 else Verdict(None, event.index, "a command could not be read; it may have launched the service")
             )
         holds, why = _holds(state)
-        return Verdict(holds, event.index, why, () if state.launched < 0 else (state.launched,))
+        return Verdict(holds, event.index, why, (max(state.launched, state.trial),))
 
     def behaved(self, state: Services) -> bool | None:
         if state.done:
@@ -247,8 +259,10 @@ def _holds(state: Services) -> tuple[bool | None, str]:
     if state.done:
         return False, ""
     launched = state.launched
-    if launched < 0:
+    if launched < 0 and (state.trial < 0 or state.unread >= 0):
         return None, "no launch seen"
+    if launched < 0:
+        return True, "every launch was ended by the call that made it"
     if state.unread > launched:
         return None, "a later command could not be read"
     if state.attached == launched and state.detached < 0:
@@ -278,32 +292,44 @@ def _session(call: Call, command: Command | None, info: dict[str, Any]) -> str:
             own = "no"
     if own == "unknown" or (command is not None and command.remote and own != "yes"):
         return "remote"
-    redirected = info.get("redirected") or (command is not None and _outputs_redirected(command))
+    redirected = info.get("redirected") or (command is not None and outputs_redirected(command))
     if own == "yes" and (redirected or not wrappers & {"setsid"}):
         return "detached"
     if own == "hangup-proof only" and redirected:
         return "hangup-proof only"
+    if own == "no" and redirected and call.kind == "shell" and not call.background and _in_background(command, info):
+        return "a job of its own call's shell"
     return "terminal" if call.kind == "keys" else "attached"
 
 
-def _outputs_redirected(command: Command) -> bool:
-    """Whether output and error both leave the shell's own streams. A background job's input is /dev/null already."""
-    out = error = False
-    for redirect in command.redirects:
-        if redirect.op in {"&>", "&>>"}:
-            out = error = True
-        elif redirect.op == ">&" and redirect.target.isdigit():
-            if redirect.fd == 2 and redirect.target == "1":
-                error = out
-            elif redirect.fd in {1, None} and redirect.target == "2":
-                out = error
-        elif redirect.op in {">", ">>", ">|", ">&"}:
-            out, error = out or redirect.fd in {1, None}, error or redirect.fd == 2
-    return out and error
+def _in_background(command: Command | None, info: dict[str, Any]) -> bool:
+    return bool(info.get("background")) or (command is not None and command.background)
+
+
+def _trials(call: Call) -> set[int]:
+    """Ids of the launching effects that the same call ends again."""
+    launches: list[Effect] = []
+    found: set[int] = set()
+    for effect in call.effects:
+        if effect.kind == "serve":
+            launches.append(effect)
+            text = call.command or ""
+            if effect.command is not None and _IN_A_TEXT & set(effect.command.wrappers) and re.search(_ENDS, text):
+                found.add(id(effect))
+        elif effect.kind == "kill" and launches:
+            pattern, how = str(effect.info.get("pattern") or ""), effect.info.get("how")
+            variable = re.fullmatch(r"\$\{?(\w+)\}?", pattern)
+            noted = variable is not None and re.search(rf"\b{variable[1]}=\"?\$!", call.command or "") is not None
+            if how == "job" or pattern == "$!" or noted:
+                found.add(id(launches[-1]))
+            elif how in ("name", "pattern") and pattern:
+                found |= {id(e) for e in launches if e.command is not None and pattern in " ".join(e.command.argv)}
+    return found
 
 
 def _script(path: str, text: str) -> str | None:
-    """What running a script does: 'serves' (it is the service), how the launch in it is attached, 'probes', '' or None (no script)."""
+    """What running a script does: 'serves' (it is the service), how the launch in it is attached ('trial' where it ends
+    that itself), 'probes', '' or None (no script)."""
     if not re.search(r"\.(?:py|sh|bash|js|mjs|ts|rb|pl|php)$", path) and not text.startswith("#!"):
         return None
     found = effects_of_text(path, text)
@@ -312,6 +338,9 @@ def _script(path: str, text: str) -> str | None:
     if shell and launches:
         hows = {_session(Call("", "", "shell"), e.command, e.info) for e in launches}
         return next((how for how in ("attached", "remote", "hangup-proof only") if how in hows), "detached")
-    if launches or re.search(_SERVES, text):
+    serves = re.search(_SERVES, text)
+    if launches and not serves and re.search(_ENDS, text):
+        return "trial"
+    if launches or serves:
         return "serves"
     return "probes" if any(e.kind == "probe" for e in found) or re.search(_TALKS, text) else ""
