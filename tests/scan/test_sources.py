@@ -71,6 +71,7 @@ def test_the_working_folder(tmp_path: Path):
         ("CODEX_HOME", "sessions", "Codex"),
         ("GEMINI_CLI_HOME", ".gemini/tmp/x/chats", "Gemini CLI"),
         ("COPILOT_HOME", "session-state", "Copilot CLI"),
+        ("OPENHANDS_PERSISTENCE_DIR", "conversations", "OpenHands"),
         ("XDG_DATA_HOME", "opencode/opencode.db", "OpenCode"),
     ],
 )
@@ -78,6 +79,15 @@ def test_variables_lead(variable: str, below: str, agent: str, tmp_path: Path):
     other = tmp_path / "other"
     (other / below).mkdir(parents=True)
     assert found(tmp_path / "home", {variable: str(other)}) == {agent: [str(other / below)]}
+
+
+def test_the_conversations_of_openhands(tmp_path: Path):
+    (tmp_path / ".openhands/conversations").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    assert found(tmp_path) == {"OpenHands": [str(tmp_path / ".openhands/conversations")]}
+    assert (
+        str(tmp_path / "mine") in found(tmp_path, {"OPENHANDS_CONVERSATIONS_DIR": str(tmp_path / "mine")})["OpenHands"]
+    )
 
 
 def test_several_claude_folders(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -333,3 +334,17 @@ def test_sessions_are_read_one_by_one(database, tmp_path):
     shutil.rmtree(folder)
     with pytest.raises(StopIteration):
         next(reading)
+
+
+def test_odd_values_anywhere(tmp_path):
+    chance = random.Random(1)
+    odd = [None, 1, [], {}, "x", True, [None], {"a": []}]
+    for number in range(60):
+        given = rows()
+        value = chance.choice(chance.choice([given["message"], given["part"]]))["data"]
+        inner = [v for v in value.values() if isinstance(v, dict) and v]
+        value = chance.choice([value, *inner])
+        value[chance.choice(list(value))] = chance.choice(odd)
+        found = one(storage(tmp_path / str(number), given))
+        assert len(list(events(found))) > 10
+        assert all(isinstance(r.output, str) for s in found.steps for r in s.results.values())

@@ -1,6 +1,7 @@
 """Events of OpenHands' SDK, from those that version 1.58.2 wrote."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +269,24 @@ def test_what_is_not_of_the_sdk(tmp_path, value):
     path.write_text(json.dumps(value))
     module = reader_of(Source(path))
     assert module is None or module.FORMAT != "openhands-sdk"
+
+
+def test_a_root_of_its_own_in_the_middle(tmp_path):
+    given = json.loads(json.dumps(EVENTS))
+    given[24]["parent_id"] = "__root__"
+    assert one(folder(tmp_path / "c1", given)).skipped == {"rolled back": 24}
+
+
+def test_odd_values_anywhere(tmp_path):
+    chance = random.Random(1)
+    odd = [None, 1, [], {}, "x", True, [None], {"a": []}]
+    for _ in range(200):
+        given = json.loads(json.dumps(EVENTS))
+        value = given[chance.randrange(len(given))]
+        inner = [v for v in value.values() if isinstance(v, dict) and v]
+        value = chance.choice([value, *inner])
+        value[chance.choice(list(value))] = chance.choice(odd)
+        (tmp_path / "any").write_text(json.dumps(given))
+        found = one(tmp_path / "any")
+        assert len(list(events(found))) > 10
+        assert all(isinstance(r.output, str) for s in found.steps for r in s.results.values())

@@ -75,6 +75,8 @@ def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[
     for root in under("OPENHANDS_STATE_DIR", ".openhands"):
         yield "OpenHands", root / "sessions"
         yield "OpenHands", root / "conversations"
+    for root in under("OPENHANDS_PERSISTENCE_DIR", ".openhands"):
+        yield from (("OpenHands", path) for path in under("OPENHANDS_CONVERSATIONS_DIR", str(root / "conversations")))
     mini = environ.get("MSWEA_GLOBAL_CONFIG_DIR")
     for name in ("last_mini_run.traj.json", "trajectories"):
         yield "mini-swe-agent", (Path(mini).expanduser() if mini else config_mini) / name

@@ -164,9 +164,9 @@ def _branch(events: list[dict[str, Any]], leaf: str) -> list[dict[str, Any]]:
         parent = events[at].get("parent_id")
         if parent is None:  # written before there were parents: it follows the one before it
             at = at - 1 if at else None
-        elif parent in place:
-            at = place[parent]
-        elif string(parent).strip("_").lower() == "root":
+        elif string(parent) in place:
+            at = place[string(parent)]
+        elif parent == "__root__":
             at = None
         else:
             return events
