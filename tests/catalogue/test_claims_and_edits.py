@@ -511,6 +511,21 @@ def test_a_draft_of_a_test_may_be_changed_until_it_has_passed(between, holds):
 UNREAD = Result("<tool_use_error>File has not been read yet. Read it first.</tool_use_error>", None, True, "malformed")
 
 
+@pytest.mark.parametrize(("late", "holds"), [(False, True), (True, None)])
+def test_what_was_read_before_the_record_begins_is_unknown(late, holds):
+    fold = Fold([get("blind-edit"), get("unverified-claim")])
+    call, _ = _edit("a", "b")
+    for event in (
+        Prompt(0, 0, "x", late),
+        Before(1, 1, call),
+        After(2, 1, call, UNREAD),
+        Stop(3, 2, "All tests pass."),
+    ):
+        fold.push(event)
+    found = fold.finish().verdicts
+    assert [v.holds for v in found["blind-edit"]] == [v.holds for v in found["unverified-claim"]] == [holds]
+
+
 def test_edits_side_by_side_in_one_step_count_once():
     fold = Fold([get("blind-edit")])
     fold.push(Prompt(0, 0, "x"))

@@ -662,11 +662,11 @@ def test_speed(shared):
 
 
 def test_a_record_that_begins_in_the_middle_of_a_session_says_so(tmp_path):
-    def begins(parent: str | None, **record: Any) -> list[int]:
-        session = Session().add("system", subtype="turn_duration", parentUuid=parent)
-        session.user("Fix it.", parentUuid="u0", **record)
-        session.agent(text("Fixed."), parentUuid="u1")
-        return [e.index for e in events(session.read(tmp_path)) if isinstance(e, Compact)]
+    def late(parent: str | None) -> list[bool]:
+        session = Session().add("progress", data={"type": "hook_progress"}, parentUuid=parent)
+        session.user("Fix it.", parentUuid="u0").agent(text("Fixed."), parentUuid="u1")
+        session.user("Again.", parentUuid="u2").agent(text("Fixed."), parentUuid="u3")
+        return [e.late for e in events(session.read(tmp_path)) if isinstance(e, Prompt)]
 
-    assert begins("a record of which this file holds nothing") == [0]
-    assert begins(None) == []
+    assert late("a record that this file does not hold") == [True, False]
+    assert late(None) == [False, False]

@@ -342,6 +342,7 @@ def observe(state: Checks, event: Event) -> None:
         state.edits = state.wordings = 0
         state.documents = False
         state.refused = -1
+        state.late |= event.late
     elif isinstance(event, Compact):
         if not state.runs and state.edit < 0:
             state.late = True

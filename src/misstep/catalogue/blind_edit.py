@@ -86,8 +86,7 @@ class BlindEdit(Misstep):
 
     def on_prompt(self, state: Seen, event: Prompt) -> None:
         state.asked = event.text[:1000]
-        if _CONTINUED.search(event.text[:400]):
-            state.late = True
+        state.late |= event.late or bool(_CONTINUED.search(event.text[:400]))
 
     def on_compact(self, state: Seen, event: Compact) -> None:
         before = state.before + state.read

@@ -29,6 +29,8 @@ class Prompt(Event):
     """A person's prompt (or the task). The first one decides eligibility."""
 
     text: str
+    late: bool = False
+    """The record begins with it in the middle of a session: what came before is not in it."""
 
 
 @record(slots=True)
@@ -55,8 +57,7 @@ class After(Event):
 
 @record(slots=True)
 class Compact(Event):
-    """The agent's context was summarised: what it read before may be gone from its view. First in the stream: the record
-    begins in the middle of a session, and what came before is not in it."""
+    """The agent's context was summarised: what it read before may be gone from its view."""
 
 
 @record(slots=True)
@@ -80,6 +81,7 @@ def events(trajectory: Trajectory) -> Iterator[Event]:
     knows better says so in `Step.stop`.
     """
     index = 0
+    late = trajectory.late
     steps = trajectory.steps
     for number, step in enumerate(steps):
         if step.copied:
@@ -92,7 +94,8 @@ def events(trajectory: Trajectory) -> Iterator[Event]:
             index += 1
         if step.source == "user":
             if step.prompt:
-                yield Prompt(index, number, step.message)
+                yield Prompt(index, number, step.message, late)
+                late = False
                 index += 1
             continue
         if step.source != "agent":

@@ -126,7 +126,7 @@ class Step:
     interrupted: bool = False
     """A person broke the agent off here: what was under way has no stop."""
     compacted: bool = False
-    """The context was summarised here, or the record begins here, in the middle of a session."""
+    """The context was summarised here."""
     copied: bool = False
     """A copy of an earlier step (ATIF is_copied_context): never counted twice."""
     stop: bool | None = None
@@ -179,6 +179,8 @@ class Trajectory:
     skipped: Counter[str] = field(default_factory=_counter)
     """Records that could not be used, by reason."""
     extra: dict[str, Any] = field(default_factory=dict)
+    late: bool = False
+    """The record begins in the middle of a session: what came before is not in it."""
 
     @property
     def started(self) -> float | None:

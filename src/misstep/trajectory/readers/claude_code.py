@@ -74,6 +74,10 @@ def _is_record(record: dict[str, Any]) -> bool:
 def read(source: Source) -> Iterator[Trajectory]:
     """The session's own trajectory first, where it has one, then its sub-agents'."""
     session = _Session(source)
+    # The first record of a session has no parent: a file whose first one names a parent begins in the middle.
+    first = next((record for record in source.head if "parentUuid" in record), None)
+    if first is not None and first["parentUuid"] and not first.get("isSidechain"):
+        session.thread("").late = True
     records = source.stream(_is_noise) if source.head else enumerate(_of_document(source), 1)
     for number_, record in records:
         session.add(record, number_)
@@ -100,17 +104,11 @@ class _Session:
         self.chains: dict[str, str] = {}
         """uuid of a record of a side chain that names no agent -> key of its thread."""
         self.id = ""
-        self.begun = False
 
     def add(self, record: dict[str, Any], line: int) -> None:
         kind = string(record.get("type"))
         if not self.id:
             self.id = string(record.get("sessionId")) or string(record.get("session_id"))
-        if not self.begun and "parentUuid" in record:
-            # The first record of a session has no parent: one that names a parent was not the first.
-            self.begun = True
-            if record["parentUuid"] and not record.get("isSidechain"):
-                self.thread("").late = True
         if kind == "progress":
             data = mapping(record.get("data"))
             inner = data.get("message")
@@ -374,8 +372,6 @@ class _Thread:
             self.source.skipped["result without a call"] += len(self.early)
         if not any(s.source != "system" for s in self.steps):
             return None
-        if self.late:
-            self.steps[0].compacted = True
         last = self.steps[-1]
         if cut and last.source == "agent" and last.stop is None:
             # The rest of this message may have been lost with the end of the file.
@@ -390,6 +386,7 @@ class _Thread:
             self.model,
             self.cwd,
             session if self.key else "",
+            late=self.late,
         )
         if self.cost is not None:
             trajectory.extra["cost_usd"] = self.cost
