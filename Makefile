@@ -26,6 +26,8 @@ demo: setup      ## scan real sessions and write the HTML report
 	$(BIN)/misstep scan examples/sessions --html misstep-report.html
 	@echo
 	@echo "The report: $(CURDIR)/misstep-report.html"
+	@echo
+	$(BIN)/python examples/guard/demo.py
 
 test: $(VENV)/.dev ## lint, types, import contract, all tests
 	scripts/install-clis
@@ -48,3 +50,6 @@ bench-stats: setup ## exact inference against scipy's resampling
 
 bench-guard: setup ## a hook of the guard against bare interpreters
 	$(BIN)/python scripts/bench-guard
+catalogue: setup ## docs/catalogue.md, anew from the catalogue's modules and labels
+	$(BIN)/misstep catalogue --markdown > docs/catalogue.md
+
