@@ -13,7 +13,8 @@ too, and behind a pipe the refusal can pass for an empty answer. `PROGRAM --help
 ## How it is told
 
 The result says that an option is unknown, the option that it names stands in the command's own words, and the command did not
-run fine otherwise. Every shell call with a result is an opportunity.
+run fine otherwise. Where the refused command stands before a `||` with the same program behind it, and that one succeeded, the guess was a way to
+ask, and right. Every shell call with a result is an opportunity.
 
 ## Known misses
 
@@ -25,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from misstep.trajectory import After, Before, Call
+from misstep.shell import Command
+from misstep.trajectory import After, Before, Call, Result
 
 from ._regex import Regex
 from ._world import Opened, began, opened, short
@@ -50,6 +52,7 @@ _MESSAGES = (
 
 class InventsAnOption(Misstep):
     id = "invents-an-option"
+    status = "stable"
     name = "passes an option that the program does not have"
     State = Opened
 
@@ -61,11 +64,7 @@ class InventsAnOption(Misstep):
         at = began(state, event)
         if at is None or event.result.fault or event.result.shared:
             return None
-        told = (
-            _refused(event.call, event.result.output)
-            if event.result.failed is not False or _piped(event.call)
-            else None
-        )
+        told = _refused(event.call, event.result) if event.result.failed is not False or _piped(event.call) else None
         if told:
             return [Verdict(True, at, told)]
         return [Verdict(False, at)]
@@ -76,19 +75,41 @@ def _piped(call: Call) -> bool:
     return call.script is not None and len(call.script.commands) > 1
 
 
-def _refused(call: Call, output: str) -> str | None:
+def _refused(call: Call, result: Result) -> str | None:
     """The line that refuses an option which stands in the command."""
+    output = result.output
     if call.script is None or call.script.damage or not _HINT.search(output):
         return None
-    words = [w for c in call.script.commands for w in c.argv[1:] if w.startswith("-") and len(w) > 1]
+    if not any(_options(c) for c in call.script.commands):
+        return None
     for line in output[:20_000].splitlines()[:200]:
         if len(line) > 300 or not _HINT.search(line):
             continue
         for pattern in _MESSAGES:
             match = pattern.search(line)
-            if match and any(_is(word, match.groupdict().get("shorthand") or match["option"]) for word in words):
-                return short(line, 120)
+            option = (match.groupdict().get("shorthand") or match["option"]) if match else ""
+            if not option:
+                continue
+            guilty = [c for c in call.script.commands if any(_is(word, option) for word in _options(c))]
+            if not guilty:
+                continue
+            if result.failed is False and all(_hedged(c, call.script.commands) for c in guilty):
+                return None
+            return short(line, 120)
     return None
+
+
+def _options(command: Command) -> list[str]:
+    return [w for w in command.argv[1:] if w.startswith("-") and len(w) > 1]
+
+
+def _hedged(command: Command, commands: list[Command]) -> bool:
+    """Whether another try of the same program stands behind a `||`."""
+    return any(
+        c.joined_by == "||" and c.name == command.name and c.pipeline > command.pipeline
+        for c in commands
+        if c is not command
+    )
 
 
 def _is(word: str, option: str) -> bool:

@@ -3,7 +3,7 @@
 ## What it is
 
 A test, build or lint run is piped through `tail`, `head` or `grep`; the part that matters is cut off, and the same run is
-started again with another filter, with nothing changed in between.
+started again with another filter, with nothing changed in between. So it is where the first look had shown all there was.
 
 ## Why it matters
 
@@ -13,7 +13,7 @@ differently the second time. Writing the output to a file once (`... > check.log
 ## How it is told
 
 Two runs of one check, the same in everything but the filters behind the pipe, where the first one finished and nothing
-that may change a file ran between them. Every run of a test, build or lint command is an opportunity.
+that may change a file ran between them. A run whose filter broke (`grep: brackets not balanced`) has shown nothing: the one before it counts. Every run of a test, build or lint command is an opportunity.
 
 ## Known misses
 
@@ -36,16 +36,20 @@ from .base import Misstep, Verdict
 _CHECKS = frozenset(["test", "lint", "compile"])
 _ASKS = Regex(r"(?:^| )(?:--?version|version|--?help|-h|linters|--list)(?: |$)")
 """Words that make it no run."""
+_BROKE = Regex(r"(?m)^(?:\S*/)?(?:[ef]?grep|rg|ag|[gm]?awk|sed|head|tail|sort|cut|jq): ")
+"""A filter that complains instead of filtering."""
 
 
 @record
 class Ran(Opened):
     ran: dict[str, list] = field(default_factory=dict)
-    """Checks that finished since the last change: core's digest -> [event index, digest of filters, cut by the harness]."""
+    """Checks that finished since the last change: core's digest -> [event index, digest of filters, cut by the harness,
+    whether it showed everything all the same]."""
 
 
 class RerunsToSeeMore(Misstep):
     id = "reruns-to-see-more"
+    status = "stable"
     name = "runs a check again only to see another part of its output"
     State = Ran
 
@@ -70,18 +74,20 @@ class RerunsToSeeMore(Misstep):
             return None
         filters = _filters(script)
         key, shown = digest(_where(script) + core(script)), digest(filters) if filters else ""
-        before = state.ran.get(key)
+        before, output = state.ran.get(key), event.result.output
         if changes(call) is True:
             state.ran.clear()
             return [Verdict(False, at)]
-        state.ran.pop(key, None)
-        state.ran[key] = [at, shown, event.result.truncated]
-        bound(state.ran, 24)
+        if not (filters and len(output) < 2000 and _BROKE.search(output)):
+            state.ran.pop(key, None)
+            state.ran[key] = [at, shown, event.result.truncated, _whole(script, output)]
+            bound(state.ran, 24)
         if before is None:
             return [Verdict(False, at)]
         if before[1] == shown or not (before[1] or before[2]):
             return None
-        return [Verdict(True, at, f"the same run with another filter: {short(call.command or '', 100)}", (before[0],))]
+        why = "the same run with another filter" + (", though the first had shown everything" if before[3] else "")
+        return [Verdict(True, at, f"{why}: {short(call.command or '', 100)}", (before[0],))]
 
 
 def _is_check(call: Call) -> bool:
@@ -100,3 +106,25 @@ def _where(script: Script) -> str:
 
 def _filters(script: Script) -> str:
     return "\n".join(" ".join(c.argv) for c in script.commands if c.piped_in and c.name in FILTERS)
+
+
+def _whole(script: Script, output: str) -> bool:
+    """Whether filters that only cut (`head`, `tail`) had nothing to cut: fewer lines came out than they let through."""
+    filters = [c for c in script.commands if c.piped_in and c.name in FILTERS]
+    lines = len(output.splitlines())
+    return bool(filters) and all(c.name in ("head", "tail") and lines < _lets_through(c.argv) for c in filters)
+
+
+def _lets_through(argv: list[str]) -> int:
+    """Lines that a `head` or `tail` lets through, 0 where it counts otherwise."""
+    count = "10"
+    for number, word in enumerate(argv[1:], 1):
+        if word in ("-n", "--lines") and number + 1 < len(argv):
+            count = argv[number + 1]
+        elif word.startswith(("-n", "--lines=")) and len(word) > 2:
+            count = word.removeprefix("--lines=").removeprefix("-n")
+        elif word.startswith("-") and word[1:].isdigit():
+            count = word[1:]
+        elif word.startswith(("-c", "--bytes", "-f")):
+            return 0
+    return int(count) if count.isdigit() else 0
