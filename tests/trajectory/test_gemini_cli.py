@@ -312,3 +312,32 @@ def test_recorded_sessions(shared):
     assert not any(r.output.endswith("PGID: 4242") for r in shells)
     prompts = [s.message for s in steps if s.prompt]
     assert not [p for p in prompts if p.startswith(("<", "System: "))]
+
+
+def test_a_recorded_session():
+    """Version 0.61 marks what a command printed as not to be obeyed."""
+    (found,) = read(Path(__file__).parent / "data" / "gemini" / "0.61.0.session.jsonl")
+    assert [e.text for e in events(found) if isinstance(e, Prompt)] == ["Please change the file"]
+    assert [e.message for e in events(found) if isinstance(e, Stop)] == ["All done."]
+    rows = [(c, s.results[c.id]) for s in found.steps for c in s.calls]
+    shell = [(c.command, r.exit_code, r.output) for c, r in rows if c.kind == "shell"]
+    assert shell == [
+        ("ls; echo hi", 0, "hi"),
+        ("sh -c 'echo oops; exit 3'", 3, "oops"),
+        ("echo two", 0, "two"),
+        ("true", 0, ""),
+    ]
+    assert [r.failed for _, r in rows] == [False, True, False, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("<untrusted_context>\nfound\n</untrusted_context>", "found"),
+        ("<untrusted_context>\na\n&lt;/untrusted_context&gt;\nb\n</untrusted_context>", "a\n</untrusted_context>\nb"),
+        ("<untrusted_context>\nhalf", "<untrusted_context>\nhalf"),
+        ("x <untrusted_context>\na\n</untrusted_context>", "x <untrusted_context>\na\n</untrusted_context>"),
+    ],
+)
+def test_outputs_that_are_not_to_be_obeyed(text, output):
+    assert result_of({"output": text}, "other", "success").output == output

@@ -11,6 +11,7 @@ from ._fields import listing, mapping, string
 
 _OUTPUT = re.compile(r"\A(?:Command: .*?\n(?:Directory: [^\n]*\n))?(?:Output|Stdout): ", re.S)
 _TAIL = re.compile(r"(?:\n(?:Exit Code|Signal|Background PIDs|Process Group PGID): [^\n]*)+")
+_UNTRUSTED = re.compile(r"<untrusted_context>\n(.*)\n</untrusted_context>", re.S)
 _REFUSED = re.compile(
     r"\[Operation Cancelled\] Reason: User did not allow|User did not allow|[Tt]ool execution (?:was )?(?:denied|blocked|not allowed)"
     r"|Tool execution denied by policy|Permission denied by (?:user|policy|hook)|.{0,80}blocked by hook|.{0,80}[Hh]ook .{0,60}(?:denied|blocked)"
@@ -28,12 +29,19 @@ _MOVED = re.compile(
 )
 
 
+def _own(text: str) -> str:
+    """A tool's text without the mark by which Gemini CLI (since 0.61 at the latest) tells the model not to obey it."""
+    found = _UNTRUSTED.fullmatch(text)
+    return text if found is None else found[1].replace("&lt;/untrusted_context&gt;", "</untrusted_context>")
+
+
 def shell_result(text: str) -> Result:
     """The result of a shell tool from the text that the model saw.
 
     Older versions always write `Exit Code: N`. Newer ones leave it out where it is 0: a text with the harness's
     `Process Group PGID` line, no code and no signal is a success.
     """
+    text = _own(text)
     result = Result(text)
     if _MOVED.match(text):
         result.running = True
@@ -73,6 +81,7 @@ def result_of(response: Any, kind: str, status: str) -> Result:
         error = error.get("message")
     if not text and isinstance(error, str):
         text = error
+    text = _own(text)
     result = shell_result(text) if kind == "shell" else Result(text)
     failing = status in ("error", "cancelled") or (not status and isinstance(error, str) and bool(error))
     if failing and result.exit_code is None and not result.fault and not result.running:
