@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import zlib
 
 from misstep._record import field, record
 from misstep.shell import Command, Script
@@ -296,5 +295,7 @@ def _plain(path: str) -> str:
 
 def digest(text: str) -> str:
     """What stands for a text in a state: its length and two checksums."""
+    import zlib
+
     data = text.encode("utf-8", "replace")
     return f"{len(data):x}-{zlib.crc32(data):08x}{zlib.adler32(data):08x}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from .model import Command, Effect, Redirect
 from .wrapper_tables import SHELLS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 NOWHERE = frozenset(["/dev/null", "NUL", "nul"])
@@ -144,7 +144,10 @@ class Context:
         return found
 
 
-Reader = Callable[[Context], None]
+if TYPE_CHECKING:
+    Reader = Callable[[Context], None]
+else:
+    Reader = object
 
 
 def program(word: str) -> str:
