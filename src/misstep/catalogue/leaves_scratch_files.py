@@ -14,7 +14,8 @@ Somebody has to find out which files belong to the result. They are swept into c
 
 The agent created a file with the name of a throwaway outside /tmp and outside folders of tests (or one called `test_*` that it ran by itself, where
 no prompt and no test runner speaks of tests), the prompt does not name that file, and at the end of a session that the agent itself ended it was neither
-deleted nor moved nor added to the repository. Every such file is an opportunity; one that is gone at the end is right.
+deleted nor moved nor added to the repository. Every such file is an opportunity; one that is gone at the end is right, and so is a throwaway
+that was written into a temporary folder in the first place.
 
 ## Known misses
 
@@ -45,6 +46,7 @@ _INTERPRETERS = frozenset(["python", "python3", "bash", "sh", "node", "ruby"])
 _ELSEWHERE = Regex(
     r"(?:^|/)(?:tmp|temp|var/folders|scratchpad|\.cache|tests?|__tests__|spec|migrations|testdata|examples?)(?:/|$)"
 )
+_TEMPORARY = Regex(r"^(?:/private)?/(?:tmp|var/tmp|var/folders|dev/shm)/|(?:^|/)scratchpad/")
 
 
 @record
@@ -52,7 +54,7 @@ class Made(Opened):
     made: dict[str, int] = field(default_factory=dict)
     """Scratch files that stand in the work tree -> event index of the call that made them."""
     gone: list[int] = field(default_factory=list)
-    """Event indices of the calls that made scratch files since cleared away, newest last."""
+    """Event indices of the calls that made scratch files since cleared away, or outside the work tree, newest last."""
     known: list[str] = field(default_factory=list)
     """Names that prompts and reads brought up before the agent wrote them."""
     run: list[str] = field(default_factory=list)
@@ -65,6 +67,7 @@ class Made(Opened):
 
 class LeavesScratchFiles(Misstep):
     id = "leaves-scratch-files"
+    status = "stable"
     name = "leaves its scratch files in the work tree"
     State = Made
 
@@ -99,6 +102,8 @@ class LeavesScratchFiles(Misstep):
             elif effect.kind in ("delete", "move"):
                 self._clear(state, effect.paths)
             elif effect.kind == "vcs" and effect.info.get("verb") in ("add", "commit", "clean", "stash"):
+                if effect.info["verb"] == "clean" and result.failed is False:
+                    state.gone = [*state.gone, *state.made.values()][-60:]
                 state.made.clear()
             elif effect.kind == "read" and result.failed is not True:
                 state.known = [*state.known, *(posixpath.basename(p) for p in effect.paths if p not in state.made)][
@@ -109,7 +114,10 @@ class LeavesScratchFiles(Misstep):
 
     def _note(self, state: Made, paths: tuple[str, ...], at: int) -> None:
         for path in paths:
-            if _is_scratch(path, state.known) and not any(same_path(path, m) for m in state.made):
+            if _TEMPORARY.search(path):
+                if _named_so(posixpath.basename(path)):
+                    state.gone = [*state.gone, at][-60:]
+            elif _is_scratch(path, state.known) and not any(same_path(path, m) for m in state.made):
                 state.made[path] = at
                 bound(state.made, 60)
 
@@ -157,13 +165,14 @@ def _superseded(path: str, made: dict[str, int]) -> bool:
     )
 
 
+def _named_so(name: str) -> bool:
+    """Whether a file has the name of a throwaway, a version or a trial."""
+    return any(pattern.match(name) for pattern in (_SCRATCH, _VERSION, _TRIAL))
+
+
 def _is_scratch(path: str, known: list[str]) -> bool:
     """Whether a file that the agent wrote has the name of a throwaway, in the work tree, and nobody spoke of it."""
     name = posixpath.basename(path)
-    if (
-        not (_SCRATCH.match(name) or _VERSION.match(name) or _TRIAL.match(name))
-        or name in known
-        or re.search(r"[$*?`]", path)
-    ):
+    if not _named_so(name) or name in known or re.search(r"[$*?`]", path):
         return False
     return not _ELSEWHERE.search(posixpath.dirname(path))
