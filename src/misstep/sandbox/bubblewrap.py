@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -43,6 +44,9 @@ _CAPABILITIES = [
     "SYS_PTRACE",
 ]
 """Docker's, less MKNOD, NET_RAW and AUDIT_WRITE; SYS_PTRACE is init's alone, which takes it from what it starts."""
+
+_MUCH = 16_000_000
+"""Bytes of a state that are written to disk at once: else every branch would wait for them."""
 
 _owner: store.Owner | None = None
 _owner_lock = threading.Lock()
@@ -196,17 +200,10 @@ class BubblewrapSandbox:
             launch += ["--userns", str(space.fd)]
             if self.limits.processes is not None and "pids" not in held:
                 launch += ["--nproc", str(self.limits.processes + 2), space.inner_map]
-            writable = folder
-            if self.limits.disk_mb is not None:
-                writable = folder / "t"
-                self._make(writable, space)
-                launch += ["--tmpfs", str(writable), f"size={self.limits.disk_mb}m,mode=0755"]
-            else:
-                self._make(folder / "upper", space)
-                self._make(folder / "work", space)
+            launch += ["--mounts", *self._overlay(folder, space)]
             given = f"{channel.theirs.fileno()} {their_ready} {host} {int(self.fixed_addresses)}"
             inside = ["--setenv", "MISSTEP_INIT", given, "--argv0", "misstep-init", "--", tools.helper_path]
-            command = [*launch, "--", tools.bubblewrap, *self._arguments(writable, rules), *inside]
+            command = [*launch, "--", tools.bubblewrap, *self._arguments(folder / "root", rules), *inside]
             passed = [tools.helper, space.fd, channel.theirs.fileno(), their_ready, host, rules, *joined]
             self._process = subprocess.Popen(
                 command,
@@ -215,7 +212,7 @@ class BubblewrapSandbox:
                 stderr=self._said,
                 pass_fds=passed,
                 env={},
-                cwd="/",
+                cwd=mine.base,
             )
             os.close(their_ready)
             their_ready = -1
@@ -230,6 +227,32 @@ class BubblewrapSandbox:
                 if fd >= 0:
                     os.close(fd)
 
+    def _overlay(self, folder: Path, space: native.UserNamespace) -> list[str]:
+        """The launcher's words that lay a writable layer over ours, at folder/root."""
+        base, words = owner().base, []
+        gone = next((path for path in self.layers.paths if not path.is_dir()), None)
+        if gone is not None:
+            raise SandboxError(f"the sandbox did not start: there is no layer {gone}")
+        (folder / "root").mkdir()
+        writable = folder
+        if self.limits.disk_mb is not None:
+            writable = folder / "t"
+            self._make(writable, space)
+            words += ["--tmpfs", str(writable), f"size={self.limits.disk_mb}m,mode=0755"]
+        else:
+            self._make(folder / "upper", space)
+            self._make(folder / "work", space)
+
+        def short(path: Path) -> str:  # the layers' names share one page; the launcher runs in the store
+            text = str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+            return text.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+
+        lower = ":".join(short(path) for path in reversed(self.layers.paths))
+        options = f"lowerdir={lower},upperdir={short(writable / 'upper')},workdir={short(writable / 'work')}"
+        if len(options) > 4000:
+            raise SandboxError(f"too many layers: {len(self.layers.paths)}")
+        return [*words, "--overlay", str(folder / "root"), options]
+
     @staticmethod
     def _make(path: Path, space: native.UserNamespace) -> None:
         path.mkdir()
@@ -237,7 +260,7 @@ class BubblewrapSandbox:
         if os.geteuid() == 0:
             os.chown(path, space.outer_uid, space.outer_gid)
 
-    def _arguments(self, writable: Path, rules: int) -> list[str]:
+    def _arguments(self, merged: Path, rules: int) -> list[str]:
         # No --die-with-parent: the "parent" is the thread that calls, and may end long before this process. Init watches
         # the process itself.
         words = [
@@ -255,10 +278,7 @@ class BubblewrapSandbox:
         for name in _CAPABILITIES:
             words += ["--cap-add", f"CAP_{name}"]
         words += ["--clearenv"]
-        layers = self.layers.paths
-        for path in layers:
-            words += ["--overlay-src", str(path)]
-        words += ["--overlay", str(writable / "upper"), str(writable / "work"), "/"]
+        words += ["--bind", str(merged), "/"]
         words += ["--proc", "/proc", "--dev", "/dev"]
         if self.network == "host":
             words += ["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
@@ -274,10 +294,7 @@ class BubblewrapSandbox:
                 self._process.wait(2)
         text = b"" if self._said is None else os.pread(self._said, 2000, 0)
         lines = text.decode("utf-8", "replace").strip().splitlines()
-        said = lines[-1] if lines else "no reason given"
-        if "overlay" in said and len(",".join(map(str, self.layers.paths))) > 3500:
-            return f"{said} (too many layers: {len(self.layers.paths)})"
-        return said
+        return lines[-1] if lines else "no reason given"
 
     @property
     def alive(self) -> bool:
@@ -456,6 +473,8 @@ class BubblewrapSandbox:
         if self.limits.disk_mb is None:
             self._end()
             (self._folder / "upper").rename(upper)
+            if self._bytes(upper) > _MUCH:
+                _sync(upper)
         else:
             self._copy_tmpfs(upper)
         state = BubblewrapState(self, Layers(self.root, (*self.layers.own, upper)))
@@ -488,8 +507,12 @@ class BubblewrapSandbox:
     def disk_bytes(self) -> int:
         """What has been written, in bytes on disk; 0 for a bounded tmpfs."""
         assert self._folder is not None
+        return self._bytes(self._folder / "upper")
+
+    @staticmethod
+    def _bytes(path: Path) -> int:
         total = 0
-        for folder, _, files in os.walk(self._folder / "upper"):
+        for folder, _, files in os.walk(path):
             for name in (".", *files):
                 with contextlib.suppress(OSError):
                     total += Path(folder, name).lstat().st_blocks * 512
@@ -534,6 +557,14 @@ def _gone(process: subprocess.Popen[bytes], seconds: float) -> bool:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(fd)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        ctypes.CDLL(None).syncfs(fd)
     finally:
         os.close(fd)
 

@@ -1,6 +1,6 @@
 /* The two small programs around bubblewrap; see docs/sandbox.md.
  *
- *   launch   outside: joins cgroups and the user namespace, mounts a bounded tmpfs, sets limits, then execs bwrap.
+ *   launch   outside: joins cgroups and the user namespace, mounts the layers (and a bounded tmpfs), then execs bwrap.
  *   hold     outside: makes a user namespace, says so, and waits until its standard input closes.
  *   init     PID 1 inside: runs what the host asks for over a socket, reaps, and kills by session and by cookie.
  *
@@ -92,11 +92,23 @@ static int launch(int argc, char **argv) {
             waitpid(helper, NULL, 0);
             close(done[0]), close(ready[0]), close(ready[1]);
             if (setrlimit(RLIMIT_NPROC, &limit)) die("setrlimit");
+        } else if (!strcmp(option, "--mounts")) {
+            if (unshare(CLONE_NEWNS)) die("cannot make a mount namespace");
+            if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("cannot make mounts private");
+        } else if (!strcmp(option, "--overlay") && i + 2 < argc) {
+            /* volatile: nothing is forced to disk when it goes. What a sandbox wrote is kept or thrown away, but a
+             * state that the machine's crash cut short is never used. */
+            const char *at = argv[++i], *options = argv[++i];
+            char *all;
+            if (asprintf(&all, "%s,userxattr,volatile", options) < 0) die("asprintf");
+            if (mount("overlay", at, "overlay", MS_NODEV | MS_NOSUID, all)) {
+                *strrchr(all, ',') = 0; /* before Linux 5.10 */
+                if (mount("overlay", at, "overlay", MS_NODEV | MS_NOSUID, all)) die("cannot mount the layers");
+            }
+            free(all);
         } else if (!strcmp(option, "--tmpfs") && i + 2 < argc) {
             char path[4096];
             const char *at = argv[++i], *size = argv[++i];
-            if (unshare(CLONE_NEWNS)) die("cannot make a mount namespace");
-            if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("cannot make mounts private");
             if (mount("tmpfs", at, "tmpfs", MS_NOSUID | MS_NODEV, size)) die("cannot mount a tmpfs");
             for (int k = 0; k < 2; k++) {
                 snprintf(path, sizeof path, "%s/%s", at, k ? "work" : "upper");

@@ -87,7 +87,9 @@ def _kind_of(one: str, other: str) -> list[str | _Noise]:
     if one.isdecimal() and other.isdecimal():
         return [_Noise("digits", length)]
     hexadecimal = length is not None and all(re.fullmatch("[0-9a-f]+", text) for text in (one, other))
-    if not hexadecimal and len({re.sub(r"\d+", "0", text) for text in (one, other)}) == 1:  # 12ms and 15ms: only the numbers vary
+    if (
+        not hexadecimal and len({re.sub(r"\d+", "0", text) for text in (one, other)}) == 1
+    ):  # 12ms and 15ms: only the numbers vary
         return [r"\d+".join(map(re.escape, re.split(r"\d+", one)))]
     for kind in ("hexadecimal", "word"):
         if all(re.fullmatch(_PATTERNS[kind] + "+", text) for text in (one, other)):

@@ -103,7 +103,7 @@ def remove_with(command: list[str], fds: list[int]) -> None:
 def remove(path: Path) -> None:
     """Removes a tree, whatever modes and owners a sandbox left in it."""
     with contextlib.suppress(FileNotFoundError):
-        work = path / "w" / "work"  # overlayfs leaves it without any permission
+        work = path / "work" / "work"  # overlayfs leaves it without any permission
         with contextlib.suppress(OSError):
             work.rmdir()
         try:
