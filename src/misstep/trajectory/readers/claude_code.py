@@ -153,6 +153,9 @@ class _Session:
 
 _SILENT = frozenset(
     {
+        "api-request",
+        "api-request-shape",
+        "atis-latch",
         "pr-link",
         "last-prompt",
         "tools-used",
