@@ -82,7 +82,10 @@ def test_a_request_to_a_public_host_is_no_probe():
 
 def test_a_script_of_the_agent_may_be_the_probe():
     launch = {"run": "setsid uvicorn clock:app --port 4000 &> log < /dev/null &", "exit": 0}
-    client = {"write": "test_clock.py", "text": "import requests\nprint(requests.get('http://localhost:4000/now').text)"}
+    client = {
+        "write": "test_clock.py",
+        "text": "import requests\nprint(requests.get('http://localhost:4000/now').text)",
+    }
     sums = {"write": "test_clock.py", "text": "print(1 + 1)"}
     run = {"run": "python3 test_clock.py", "exit": 0}
     assert follow("service-persistence", SERVE, client, launch, run, DONE)[0] == [(7, False)]

@@ -7,7 +7,19 @@ import itertools
 import pytest
 
 from misstep.catalogue import Verdict, get
-from misstep.catalogue._world import bound, changes, core, digest, heart, program, same_path, short, timed_out
+from misstep.catalogue._world import (
+    bound,
+    changes,
+    core,
+    digest,
+    heart,
+    outputs_redirected,
+    own_limit,
+    program,
+    same_path,
+    short,
+    timed_out,
+)
 from misstep.shell import scan
 from misstep.trajectory import FAULTS, After, Before, Call, Event, Prompt, Result, Stop
 
@@ -81,6 +93,32 @@ def test_a_time_limit_is_the_harness_s_own(result: Result, expected: bool):
 
 def test_what_runs_in_the_background_is_not_ended_by_the_limit():
     assert not timed_out(shell("sleep 900", background=True), Result("", None, True, timed_out=True))
+
+
+@pytest.mark.parametrize(
+    ("tool", "timeout", "expected"),
+    [("Bash", 4.0, True), ("Bash", 120.0, False), ("Bash", None, False), ("shell", 10.0, False), ("other", 5.0, True)],
+)
+def test_an_own_limit_is_below_the_one_that_the_tool_has(tool: str, timeout: float | None, expected: bool):
+    call = shell("./serve", timeout=timeout)
+    call.tool = tool
+    assert own_limit(call) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("./serve > log 2>&1 &", True),
+        ("./serve &> log &", True),
+        ("./serve > log 2> err &", True),
+        ("(./serve) > log 2>&1 &", True),
+        ("./serve 2>&1 > log &", False),
+        ("./serve > log &", False),
+        ("./serve < in.txt &", False),
+    ],
+)
+def test_both_outputs_leave_the_shell(command: str, expected: bool):
+    assert outputs_redirected(scan(command).commands[0]) is expected
 
 
 def test_the_core_of_a_script_leaves_out_filters_echoes_and_folders():
@@ -287,6 +325,217 @@ def test_a_restart_with_a_larger_limit_is_right_and_the_next_kill_is_measured_ag
     killed = Result("", None, True, timed_out=True)
     run = [(shell("make all", timeout=t), killed) for t in (60.0, 600.0, 600.0)]
     assert holds("runs-into-limit-again", *run) == [False, True]
+
+
+KILLED = Result("", None, True, timed_out=True)
+
+
+@pytest.mark.parametrize(
+    ("commands", "last"),
+    [
+        # three kills of the same packages, or of more
+        (["pip install torch", "pip3 install torch", "python3 -m pip install --no-cache-dir torch"], True),
+        (["pip install torch", "pip install -q torch", "pip install torch transformers"], True),
+        # a part of them, or others
+        (["pip install torch flask", "pip install -q torch flask", "pip install flask"], None),
+        (["pip install torch", "pip install flask", "pip install numpy"], None),
+        # a spec file under the same name
+        (
+            [
+                "conda env create -f a.yml",
+                "conda env create -f a.yml --dry-run",
+                "timeout 60 conda env create -f a.yml",
+            ],
+            True,
+        ),
+        (["conda env create -f a.yml", "conda env create -f a.yml --dry-run", "conda env create -f b.yml"], None),
+        # amounts of work, inputs and outputs
+        (
+            ["./train -input a.txt -epoch 5", "./train -input a.txt -epoch 9", "./train -input a.txt -epoch 5 -lr 1"],
+            True,
+        ),
+        (["./train -input a.txt -epoch 5", "./train -input a.txt -epoch 9", "./train -input a.txt -epoch 4"], None),
+        (["./train -input a.txt -o x.bin", "./train -input a.txt -o y.bin -v", "./train -input a.txt -o z.bin"], True),
+        (["./train -input a.txt", "./train -input a.txt -v", "./train -input b.txt"], None),
+        (["python3 train.py --steps=10", "python3 train.py --steps=20", "python3 train.py --steps=10 -v"], True),
+        (["python3 train.py --steps=10", "python3 train.py --steps=20", "python3 train.py --steps=5"], None),
+    ],
+)
+def test_a_third_kill_is_told_of_the_same_things_with_no_less_to_do(commands: list[str], last: bool | None):
+    assert holds("runs-into-limit-again", *((shell(c), KILLED) for c in commands))[-1:] == [last]
+
+
+def test_kills_are_forgotten_once_the_program_ended_on_the_same_things():
+    ok, failed = Result("", 0, False), Result("", 1, True)
+    twice = [(shell("./train -input a.txt"), KILLED), (shell("./train -input a.txt -v"), KILLED)]
+    again = (shell("./train -input a.txt -lr 1"), KILLED)
+    assert holds("runs-into-limit-again", *twice, (shell("./train -input a.txt -x"), ok), again) == [None, False]
+    assert holds("runs-into-limit-again", *twice, (shell("./train -input a.txt -x"), failed), again) == [
+        None,
+        False,
+        True,
+    ]
+    assert holds("runs-into-limit-again", *twice, (shell("./train -input b.txt"), ok), again) == [None, True]
+
+
+def test_a_run_that_breaks_off_at_the_same_place_got_no_further():
+    there = Result("Channels:\n - defaults\nCollecting package metadata: ...working...", None, True, timed_out=True)
+    further = Result("Channels:\n - defaults\nSolving environment: ...working...", None, True, timed_out=True)
+    files = [(shell(f"conda env create -f {name}.yml"), there) for name in "abc"]
+    assert holds("runs-into-limit-again", *files) == [None, True]
+    assert holds("runs-into-limit-again", *files[:2], (files[2][0], further)) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("listed", "between", "expected"),
+    [
+        ("Collecting dill (from datasets)\n", "", True),
+        ("Collecting dill (from datasets)\n", "Successfully installed dill-0.3.8", False),
+        ("Collecting dill (from datasets)\n", "Requirement already satisfied: dill in /lib (0.3.8)", False),
+        ("Collecting dill (from datasets)\n", "Successfully installed xxhash-3.5.0", True),
+        ("Collecting mpmath (from sympy->torch)\n", "", False),
+        ("Requirement already satisfied: tqdm in /lib (from datasets) (4.67.1)\n", "", False),
+    ],
+)
+def test_leaving_dependencies_out_after_a_kill_is_judged_by_what_is_missing(listed: str, between: str, expected: bool):
+    output = f"Collecting datasets\n  Downloading datasets-4-py3-none-any.whl.metadata (19 kB)\n{listed}Downloading datasets-4-py3-none-any.whl (494 kB)"
+    events = stream(
+        (shell("pip install datasets"), Result(output, None, True, timed_out=True)),
+        (shell("pip install dill"), Result(between, 0, False)),
+        (shell("pip install --no-deps datasets"), Result("Successfully installed datasets-4", 0, False)),
+    )
+    assert [v.holds for v in verdicts("install-over-failure", events)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("\tmodified:   a.py\n", None),
+        (" M a.py\n", None),
+        ("nothing to commit, working tree clean\n", None),
+        ("\tmodified:   a.py\n\tmodified:   b.py\n", True),
+        (" M a.py\n?? notes.md\n", True),
+        ("", True),
+    ],
+)
+def test_an_earlier_status_of_own_changes_makes_it_unknown(status: str, expected: bool | None):
+    edit = Call("c", "Edit", "edit", paths=("a.py",), edits=(("a.py", "x", "y"),))
+    events = stream("Fix it.", (edit, Result("updated", None, False)), (shell("git status"), Result(status, 0, False)))
+    events.append(Prompt(len(events), 9, "Now the branch on the server."))
+    reset = Before(len(events), 10, shell("git reset --hard origin/x", id="r"))
+    events += [reset, After(reset.index + 1, 10, reset.call, Result("", 0, False))]
+    assert [v.holds for v in verdicts("discards-unseen-work", events)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("mv b.py a.py", False),
+        ("cp b.py a.py", False),
+        ("echo x >> a.py", False),
+        ("git checkout main", None),
+        ("prettier --write .", None),
+        ("mise run lint", None),
+        ("cat b.py", True),
+        ("mv b.py c.py", True),
+        ("pytest -q", True),
+    ],
+)
+def test_what_may_have_changed_a_file_between_two_reads(between: str, expected: bool | None):
+    read = (Call("c", "Read", "read", {"file_path": "a.py"}, paths=("a.py",)), Result("x = 1\n" * 200, None, False))
+    edit = (Call("c", "Edit", "edit", paths=("a.py",), edits=(("a.py", "x", "y"),)), Result("updated", None, False))
+    again = (Call("c", "Read", "read", {"file_path": "a.py"}, paths=("a.py",)), read[1])
+    found = verdicts("rereads-unchanged-file", stream(edit, read, (shell(between), Result("", 0, False)), again))
+    assert found[-1].holds is expected
+    if expected is None:
+        unedited = verdicts("rereads-unchanged-file", stream(read, (shell(between), Result("", 0, False)), again))
+        assert unedited[-1].holds is True
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "expected"),
+    [
+        ("tool --nope || tool", 0, False),
+        ("tool --nope | head -1 || tool", 0, False),
+        ("tool --nope || tool", 1, True),
+        ("tool --nope || other", 0, True),
+        ("tool || tool --nope", 0, True),
+        ("tool --nope; tool", 0, True),
+    ],
+)
+def test_a_guess_with_the_plain_command_behind_it(command: str, code: int, expected: bool):
+    result = Result("Error: unknown flag: --nope\nversion 2", code, code != 0)
+    assert holds("invents-an-option", (shell(command), result)) == [expected]
+
+
+def reads(path: str, output: str | None) -> tuple[Call, Result]:
+    """A read that gives the output, or finds nothing."""
+    call = Call("c", "Read", "read", {"file_path": path}, paths=(path,))
+    return call, Result("File does not exist.", None, True) if output is None else Result(output, None, False)
+
+
+def test_an_optional_file_is_asked_for_beside_the_real_one():
+    assert holds("reads-missing-path", reads("c/a.json", "{}"), reads("c/a.local.json", None)) == [False, False]
+    assert holds("reads-missing-path", reads("d/a.json", "{}"), reads("c/a.local.json", None)) == [False, None]
+    assert holds("reads-missing-path", reads("c/a.json", "{}"), reads("c/local.json", None)) == [False, True]
+
+
+def test_a_path_that_an_earlier_result_named_is_no_guess():
+    named = reads("main.go", 'load("app/config/rules.go")')
+    assert holds("reads-missing-path", named, reads("/srv/config/rules.go", None)) == [False, None]
+    assert holds("reads-missing-path", named, reads("/srv/conf/rules.go", None)) == [False, True]
+
+
+def test_the_paths_that_results_named_stay_small_in_the_state():
+    misstep = get("reads-missing-path")
+    state = misstep.State()
+    for event in stream(*(reads(f"m{n}.py", " ".join(f"src/d{n}/f{k}.py" for k in range(99))) for n in range(99))):
+        misstep.observe(state, event)
+    assert 0 < len(state.pairs) <= 2048
+    assert int(state.pairs, 16).bit_count() <= 8192 // 4 + 2 * 99
+
+
+def test_a_broken_filter_has_shown_nothing():
+    tail = (shell("make test 2>&1 | tail -3"), Result("a\nb\nFAIL", 0, False))
+    broken = (shell("make test 2>&1 | grep '[x'"), Result("grep: brackets ([ ]) not balanced", 2, True))
+    good = (shell("make test 2>&1 | grep FAIL"), Result("FAIL x", 0, False))
+    assert holds("reruns-to-see-more", broken, good) == [False, False]
+    found = verdicts("reruns-to-see-more", stream(tail, broken, good))
+    assert [(v.holds, v.also) for v in found] == [(False, ()), (True, (0,)), (True, (0,))]
+
+
+@pytest.mark.parametrize(
+    ("first", "lines", "whole"),
+    [("tail -50", 3, True), ("tail -n 50", 3, True), ("head", 3, True), ("tail -3", 3, False), ("grep FAIL", 3, False)],
+)
+def test_the_evidence_says_where_nothing_was_cut(first: str, lines: int, whole: bool):
+    events = stream(
+        (shell(f"make test 2>&1 | {first}"), Result("x\n" * lines, 0, False)),
+        (shell("make test 2>&1 | grep -c x"), Result("3", 0, False)),
+    )
+    found = verdicts("reruns-to-see-more", events)[-1]
+    assert found.holds and ("though the first had shown everything" in found.why) is whole
+
+
+def test_throwaways_that_were_cleared_away_are_right():
+    made = (
+        Call("c", "Write", "write", paths=("debug_a.py",), edits=(("debug_a.py", "", "y"),)),
+        Result("", None, False),
+    )
+    apart = (
+        Call("c", "Write", "write", paths=("/tmp/debug_a.py",), edits=(("/tmp/debug_a.py", "", "y"),)),
+        Result("", None, False),
+    )
+    end = "Done."
+    assert holds("leaves-scratch-files", "Fix it.", made, end) == [True]
+    assert holds("leaves-scratch-files", "Fix it.", apart, end) == [False]
+    assert holds("leaves-scratch-files", "Fix it.", made, (shell("rm -f debug_*.py"), Result("", 0, False)), end) == [
+        False
+    ]
+    assert holds("leaves-scratch-files", "Fix it.", made, (shell("git clean -fd"), Result("", 0, False)), end) == [
+        False
+    ]
+    assert holds("leaves-scratch-files", "Fix it.", made, (shell("git add -A"), Result("", 0, False)), end) == []
 
 
 def test_a_new_prompt_forgets_what_was_killed_and_read():

@@ -201,7 +201,7 @@ def own_limit(call: Call) -> bool:
 def outputs_redirected(command: Command) -> bool:
     """Whether output and error both leave the shell's own streams. A background job's input is /dev/null already."""
     out = error = False
-    for redirect in [*reversed(command.around), *command.redirects]:
+    for redirect in [*command.around, *command.redirects]:
         if redirect.op in ("&>", "&>>"):
             out = error = True
         elif redirect.op == ">&" and redirect.target.isdigit():
