@@ -1,0 +1,211 @@
+"""Harbor's own runs in our sandboxes, and Harbor's environments as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from misstep.sandbox import Root, Sandbox, SandboxError, Unavailable
+
+pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])")
+
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+OURS = ["--env", "misstep.sandbox.harbor:BubblewrapEnvironment"]
+ENV = {**os.environ, "HARBOR_TELEMETRY": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
+def job(folder: Path, tasks: Path, arguments: list[str], before: list[str] | None = None) -> dict[str, dict]:
+    """Runs Harbor's oracle over tasks; the trials' results by task."""
+    harbor = Path(sys.executable).with_name("harbor")
+    command = [*(before or []), str(harbor), "run", "--path", str(tasks), "--agent", "oracle", "--jobs-dir", str(folder)]
+    run = subprocess.run([*command, "-n", "2", *arguments], capture_output=True, text=True, env={**ENV, "MISSTEP_PYTHON": sys.executable})
+    if run.returncode == 77:
+        pytest.skip(run.stderr.strip().splitlines()[-1])
+    rows = [json.loads(path.read_text()) for path in folder.glob("*/*/result.json")]
+    assert rows, run.stdout[-2000:] + run.stderr[-2000:]
+    return {row["task_name"].rpartition("/")[2]: row for row in rows}
+
+
+def rewards(rows: dict[str, dict]) -> dict[str, object]:
+    return {
+        name: (row["verifier_result"] or {}).get("rewards") or (row["exception_info"] or {}).get("exception_message")
+        for name, row in rows.items()
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where Harbor may be read by the sandbox's root too: nothing of it is bound, so the usual place does."""
+    return tmp_path / "jobs"
+
+
+@pytest.mark.slow
+def test_oracle_trials(root: Root, folder: Path) -> None:
+    rows = job(folder, TASKS, [*OURS, "--ek", "root=host"])
+    assert rewards(rows) == {path.parent.name: {"reward": 1.0} for path in TASKS.glob("*/task.toml")}
+    trial = next(folder.glob("*/dial-codes__*"))
+    assert "all codes are there" in (trial / "verifier" / "test-stdout.txt").read_text()
+    assert (trial / "agent" / "oracle.txt").exists()
+
+
+def variant(tmp_path: Path, script: str, *, name: str = "hit-counter", settings: str = "", test: str = "") -> Path:
+    """A copy of a task with another oracle."""
+    task = tmp_path / "tasks" / name
+    shutil.copytree(TASKS / name, task)
+    (task / "solution" / "solve.sh").write_text(script)
+    if settings:
+        text = (task / "task.toml").read_text()
+        old, new = settings.split(" -> ")
+        assert old in text
+        (task / "task.toml").write_text(text.replace(old, new))
+    if test:
+        (task / "tests" / "test.sh").write_text(test)
+    return task.parent
+
+
+@pytest.mark.slow
+def test_the_end_of_the_session_is_an_option(root: Root, tmp_path: Path) -> None:
+    """As in Docker an attached server outlives its session; asked for, the session's end takes it along."""
+    tasks = variant(tmp_path, (TASKS / "hit-counter/wrong/attached.sh").read_text())
+    assert rewards(job(tmp_path / "a", tasks, [*OURS, "--ek", "root=host"])) == {"hit-counter": {"reward": 1.0}}
+    ended = job(tmp_path / "b", tasks, [*OURS, "--ek", "root=host", "--ek", "end_session=true"])
+    assert rewards(ended) == {"hit-counter": {"reward": 0.0}}
+
+
+@pytest.mark.slow
+def test_no_network_and_the_tasks_settings(root: Root, tmp_path: Path) -> None:
+    script = "#!/bin/bash\nip=$(cat /proc/net/dev | grep -vc -e lo: -e face -e Inter); echo interfaces=$ip memory=$(( $(head -c 700M /dev/zero | tail | wc -c) )) > /app/seen\n"
+    test = "#!/bin/bash\ncat /app/seen\ngrep -q 'interfaces=0 memory=0' /app/seen && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+    tasks = variant(tmp_path, script, test=test)
+    rows = job(tmp_path / "jobs", tasks, [*OURS, "--ek", "root=host"])
+    shown = next((tmp_path / "jobs").glob("*/*/verifier/test-stdout.txt")).read_text()
+    from misstep.sandbox import cgroups
+
+    if not cgroups.places():
+        assert "interfaces=0" in shown
+    else:
+        assert rewards(rows) == {"hit-counter": {"reward": 1.0}}, shown
+
+
+@pytest.mark.slow
+def test_an_agent_that_runs_out_of_time_is_ended(root: Root, tmp_path: Path) -> None:
+    """The trial goes on to the verifier, and what the agent was doing is gone by then."""
+    script = "#!/bin/bash\nsleep 4242\n"
+    test = "#!/bin/bash\npgrep -f 'sleep 4242' && echo 0 > /logs/verifier/reward.txt || echo 1 > /logs/verifier/reward.txt\n"
+    tasks = variant(tmp_path, script, settings="timeout_sec = 60\n\n[verifier] -> timeout_sec = 2\n\n[verifier]", test=test)
+    began = time.monotonic()
+    (row,) = job(tmp_path / "jobs", tasks, [*OURS, "--ek", "root=host"]).values()
+    assert time.monotonic() - began < 20
+    assert row["exception_info"]["exception_type"] == "AgentTimeoutError"
+    assert row["verifier_result"]["rewards"] == {"reward": 1.0}
+
+
+@pytest.mark.slow
+def test_an_image_that_is_not_ours_is_refused(root: Root, tmp_path: Path) -> None:
+    tasks = variant(tmp_path, "#!/bin/bash\ntrue\n")
+    (tasks / "hit-counter/environment/Dockerfile").write_text("FROM python:3.13\n")
+    (row,) = job(tmp_path / "jobs", tasks, OURS).values()
+    assert "no root stands for the image python:3.13" in row["exception_info"]["exception_message"]
+    assert row["verifier_result"] is None
+
+
+@pytest.mark.slow
+def test_docker_gives_the_same_rewards(root: Root, tmp_path: Path) -> None:
+    """The same tasks and deliveries, right and wrong ones, under a Docker engine of our own."""
+    tasks = tmp_path / "tasks"
+    for name, script in {
+        "dial-codes": "solution/solve.sh",
+        "orders-rescue": "solution/solve.sh",
+        "price-list": "wrong/as-text.sh",
+        "sensor-dump": "solution/solve.sh",
+        "hit-counter": "solution/solve.sh",
+    }.items():
+        shutil.copytree(TASKS / name, tasks / name)
+        if script.startswith("wrong"):
+            shutil.copy(TASKS / name / script, tasks / name / "solution" / "solve.sh")
+    ours = job(tmp_path / "ours", tasks, [*OURS, "--ek", "root=base"] if _base() else [*OURS, "--ek", "root=host"])
+    for settings in tasks.glob("*/task.toml"):  # Harbor's own no-network needs an image of the Hub: compose closes it
+        settings.write_text(settings.read_text().replace('"no-network"', '"public"'))
+    compose = tmp_path / "compose.yaml"
+    compose.write_text("services: {main: {network_mode: none, stop_grace_period: 0s, build: {network: none}}}\n")
+    docker = job(tmp_path / "docker", tasks, ["--extra-docker-compose", str(compose)], [str(SCRIPTS / "with-dockerd")])
+    assert rewards(docker) == rewards(ours)
+    assert rewards(ours)["price-list"] == {"reward": 0.0}
+
+
+def _base() -> bool:
+    from misstep.sandbox import roots
+
+    return roots.base_tar().exists()
+
+
+class TestHarborsAsOurs:
+    """Harbor's interface as a sandbox; over our own environment, so that no engine is needed."""
+
+    @pytest.fixture
+    def box(self, root: Root, tmp_path: Path):  # type: ignore[no-untyped-def]
+        from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
+        from harbor.models.trial.paths import TrialPaths
+
+        from misstep.sandbox.harbor import BubblewrapEnvironment, HarborSandbox
+
+        (tmp_path / "environment").mkdir()
+        (tmp_path / "environment" / "Dockerfile").write_text("FROM misstep-base\nWORKDIR /app\n")
+        environment = BubblewrapEnvironment(
+            tmp_path / "environment", "test", "test__1", TrialPaths(tmp_path / "trial"), EnvironmentConfig(),
+            root="host", network_policy=NetworkPolicy(network_mode=NetworkMode.NO_NETWORK),
+        )  # fmt: skip
+        box = HarborSandbox(environment, workdir="/app")
+        box.start()
+        yield box
+        box.stop()
+
+    def test_commands_and_files(self, box, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+        assert isinstance(box, Sandbox)
+        done = box.exec("pwd; echo err >&2; exit 3", env={"A": "1"})
+        assert (done.output, done.errors, done.exit_code) == (b"/app\n", b"err\n", 3)
+        assert box.exec("echo 1; echo 2 >&2", merge=True).text == "1\n2\n"
+        assert box.exec(["printf", "%s", "a b"]).text == "a b"
+        assert box.exec("sleep 20", timeout=1).timed_out
+        (tmp_path / "file").write_text("there")
+        box.upload(tmp_path / "file", "/app/d/file")
+        box.download("/app/d", tmp_path / "back")
+        box.download("/app/d/file", tmp_path / "one")
+        assert (tmp_path / "back" / "file").read_text() == (tmp_path / "one").read_text() == "there"
+
+    def test_a_shell(self, box) -> None:  # type: ignore[no-untyped-def]
+        shell = box.shell()
+        shell.run("cd /tmp; export A='x y'")
+        seen = shell.run("pwd; echo \"$A\"; (exit 4)")
+        assert (seen.output, seen.exit_code) == ("/tmp\nx y\n", 4)
+        shell.close()
+
+    def test_what_it_cannot_do_is_said(self, box) -> None:  # type: ignore[no-untyped-def]
+        with pytest.raises(Unavailable, match="branch by replay"):
+            box.snapshot()
+        with pytest.raises(Unavailable, match="session"):
+            box.end_session()
+        with pytest.raises(SandboxError, match="no input"):
+            box.exec("cat", stdin=b"x")
+
+
+def test_a_called_off_wait_ends_the_command(root: Root, tmp_path: Path) -> None:
+    from misstep.sandbox.bubblewrap import BubblewrapSandbox
+    from misstep.sandbox.harbor import _finished
+
+    async def work(box: BubblewrapSandbox) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(_finished(box.begin("sleep 60 & setsid sleep 61 & sleep 62")), 0.3)
+
+    with BubblewrapSandbox(root) as box:
+        asyncio.run(work(box))
+        assert box.processes() == []
