@@ -4,7 +4,7 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test lint types catalogue bench-scan bench-guard clean
+.PHONY: help setup demo test lint types catalogue bench-scan bench-guard bench-sandbox clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -53,3 +53,6 @@ bench-guard: setup ## a hook of the guard against bare interpreters
 catalogue: setup ## docs/catalogue.md, anew from the catalogue's modules and labels
 	$(BIN)/misstep catalogue --markdown > docs/catalogue.md
 
+bench-sandbox: $(VENV)/.dev ## sandboxes against Docker on the same root
+	scripts/install-sandbox
+	$(BIN)/python scripts/bench-sandbox
