@@ -114,6 +114,23 @@ def use(portfolio: str | None) -> None:
     click.echo(f"{len(rules)} policies from {path or 'the catalogue'}")
 
 
+@command.command()
+@click.option("--foreground", is_flag=True, help="Stay in this terminal.")
+@debug_option
+def daemon(foreground: bool) -> None:
+    """Keep one process that does the hooks' work: each hook then costs little more than a bare interpreter.
+
+    It ends by itself when nobody has asked for half an hour, or when misstep is updated. Without it hooks do the same
+    work, and nothing else changes.
+    """
+    from misstep.guard import daemon as resident
+
+    if foreground:
+        resident.serve()
+        return
+    click.echo(f"The daemon runs as process {resident.start()}.")
+
+
 def _set(key: str, value: str) -> None:
     from misstep.guard._paths import settings_file
 

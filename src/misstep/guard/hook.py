@@ -7,7 +7,6 @@ import sys
 
 
 def main() -> None:
-    image = None
     try:
         here = __file__.rsplit("/", 3)[0]
         if not here.startswith("/"):
@@ -17,17 +16,31 @@ def main() -> None:
         sys.path.append(here)
         import posix
 
-        from misstep.guard import _image
-
         env = posix.environ
         home = (
             env.get(b"MISSTEP_HOME")
             or (env.get(b"XDG_STATE_HOME") or env.get(b"HOME", b"/") + b"/.local/state") + b"/misstep"
         )
-        image = _image.start(home.decode() + "/guard")
+        folder = home + b"/guard"
+        host, data = sys.argv[1] if len(sys.argv) > 1 else "", None
+        try:
+            posix.stat(folder + b"/daemon")
+        except OSError:
+            pass
+        else:
+            from misstep.guard import _client
+
+            data = _client.read_input()
+            answer = _client.ask(folder + b"/daemon", host, data)
+            if answer is not None:
+                posix.write(1, answer)
+                return
+        from misstep.guard import _image
+
+        image = _image.start(folder.decode())
         from misstep.guard.run import main as run
 
-        run(sys.argv[1] if len(sys.argv) > 1 else "")
+        run(host, data)
         image.learn()
     except BaseException as error:
         try:

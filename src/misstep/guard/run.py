@@ -13,6 +13,7 @@ from .session import Session, read_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from collections.abc import Callable
     from typing import Any
 
     from .engine import Engine
@@ -32,22 +33,29 @@ class OutOfTime(BaseException):
     """The policies had their time. Not an Exception: a policy's own handlers shall not swallow it."""
 
 
-def main(host_name: str) -> None:
+def main(host_name: str, data: bytes | None = None) -> None:
     """Read the payload, decide, print the answer. Never raises; what goes wrong is written to the log."""
     os.umask(0o077)
     out = os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        data = _input()
+        data = _input() if data is None else data
         os.dup2(null, 1)  # what a policy prints is no answer
         os.dup2(null, 0)
-        answer = hook(host_name, data)
-        if answer:
-            rest = answer.encode()
-            while rest:
-                rest = rest[os.write(out, rest) :]
+        rest = answer(host_name, data).encode()
+        while rest:
+            rest = rest[os.write(out, rest) :]
     except BaseException as error:
         _fault(host_name, error)
+
+
+def answer(host_name: str, data: bytes, logged: Callable[[], None] | None = None) -> str:
+    """The output for one payload, '' where there is nothing to say or something went wrong. Never raises."""
+    try:
+        return hook(host_name, data, logged)
+    except BaseException as error:
+        _fault(host_name, error)
+        return ""
 
 
 def _input() -> bytes:
@@ -63,12 +71,19 @@ def _input() -> bytes:
         blocks.append(block)
 
 
-def hook(host_name: str, data: bytes) -> str:
-    """The output for one payload, '' for nothing. Raises on what cannot be read or written."""
+def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None) -> str:
+    """The output for one payload, '' for nothing. Raises on what cannot be read or written.
+
+    logged: called once when the events are in the log, or are none.
+    """
     from .portfolio import mode_of, settings
 
+    if len(data) > LARGEST:
+        raise ValueError(f"a payload of more than {LARGEST} bytes")
+    logged = logged or _nothing
     given = settings()
     if mode_of(given) == "off":
+        logged()
         return ""
     adapter = host(host_name)
     payload = loads(data.decode("utf-8", "replace"))
@@ -76,6 +91,7 @@ def hook(host_name: str, data: bytes) -> str:
         raise ValueError(f"a payload that is no object but {type(payload).__name__}")
     reading = adapter.read(payload)
     if reading is None or not reading.records:
+        logged()
         return ""
     kinds = [r["e"] for r in reading.records]
     quick = kinds == ["after"] and not adapter.LATE_TEXT
@@ -92,16 +108,18 @@ def hook(host_name: str, data: bytes) -> str:
         state = session.load()
         if (state or {}).get("refused"):
             session.append(*(_stamped(r) for r in reading.records))
+            logged()
             return ""
         if engine is None:
             session.append(*(_stamped(r) for r in reading.records))
+            logged()
             if state is not None and session.size - state["offset"] < LAG:
                 return ""
             engine = _catch_up(_engine(given, payload), session, state, clock)
             answer = ""
         else:
             engine = _catch_up(engine, session, state, clock)
-            answer = _process(engine, session, adapter, reading, payload, clock)
+            answer = _process(engine, session, adapter, reading, payload, clock, logged)
         session.save(engine.dump())
     return answer
 
@@ -132,18 +150,29 @@ def _catch_up(engine: Engine, session: Session, state: dict[str, Any] | None, cl
     return engine
 
 
+def _nothing() -> None: ...
+
+
 def _process(
-    engine: Engine, session: Session, adapter: Any, reading: Reading, payload: dict[str, Any], clock: _Patience
+    engine: Engine,
+    session: Session,
+    adapter: Any,
+    reading: Reading,
+    payload: dict[str, Any],
+    clock: _Patience,
+    logged: Callable[[], None],
 ) -> str:
     """Log the records of a payload, then decide and log the decision; the output."""
     answer = ""
-    for record in reading.records:
+    for number, record in enumerate(reading.records, 1):
         kind = record["e"]
         if kind == "prompt":
             _prompt(engine, record)
         if kind in ("before", "stop") and engine.open:
             _exits(engine, session, adapter, reading)
         session.append(_stamped(record))
+        if number == len(reading.records):
+            logged()
         clock.start(engine, engine.portfolio.patience)
         if kind not in ("before", "stop"):
             if kind == "after" and record["id"] in engine.late:
