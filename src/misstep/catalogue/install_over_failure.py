@@ -150,7 +150,7 @@ class InstallOverFailure(Misstep):
             bound(state.failed, 60)
         if installs:
             state.last, state.asked = (at, False) if went_wrong else (None, False)
-        if not installs and _ASKS.search(call.command or ""):
+        if not installs and (state.failed or state.last is not None) and _ASKS.search(call.command or ""):
             state.asked = True
             for entry in state.failed.values():
                 entry[2] = True

@@ -41,11 +41,12 @@ _MISSING = Regex(
 _MADE_ELSEWHERE = Regex(r"/(?:private/)?(?:tmp|var/folders|var/tmp)/")
 _MEANT = Regex(r"Did you mean (?P<path>[^\n?]+)\?")
 _LOCAL = Regex(r"\.(?:local|override|user)(?=\.|$)")
-_PAIR = Regex(r"[\w@+.-]+/[\w@+-]+(?:\.[\w@+-]+)+")
-"""A folder and a file in it."""
+_FILE = Regex(r"/[\w@+-]+(?:\.[\w@+-]+)+")
+_FOLDER = Regex(r"[\w@+.-]{1,60}\Z")
+"""What stands before a _FILE: the folder that it is in."""
 _BITS = 8192
 """Size of the filter that remembers folders with files: 2 kB as text. It is emptied when a quarter is full."""
-_NAMES = Regex(r"[\w@+-]+(?:\.[\w@+-]+)+|\b(?:Makefile|Dockerfile|LICENSE|README)\b")
+_NAMES = Regex(r"(?<![\w@+-])[\w@+-]+(?:\.[\w@+-]+)+|\b(?:Makefile|Dockerfile|LICENSE|README)\b")
 
 
 @record
@@ -128,7 +129,11 @@ def _places(pair: str) -> tuple[int, int]:
 
 def _remembered(pairs: str, text: str) -> str:
     """The filter with the folders and files of a text."""
-    found = set(_PAIR.findall(text)) if "/" in text else set()
+    found: set[str] = set()
+    for match in _FILE.finditer(text):
+        folder = _FOLDER.search(text, max(0, match.start() - 60), match.start())
+        if folder:
+            found.add(folder.group() + match.group())
     if not found:
         return pairs
     bits = int(pairs, 16) if pairs else 0

@@ -39,8 +39,8 @@ LEAST = 400
 FAR = 40
 """Calls after which a reading counts as out of sight."""
 _TREE = Regex(
-    r"(?i)\b(?:fmt|format\w*|fix\w*|\w*lint\w*|prettier|black|gofmt|goimports|codemod|generate)\b|(?:^|\s)-(?:w|i)\b|--(?:fix|write)\b|"
-    r"\bgit\b[^\n;&|]*\s(?:checkout|merge|stash|pull|rebase|reset|restore|switch|apply|am|cherry-pick|revert)\b|\bpatch\b"
+    r"fmt|format|fix|[Ll]int|prettier|black|goimports|codemod|generate|--write\b|\bpatch\b|"
+    r"\bgit\b[^\n;&|]*\s(?:checkout|merge|stash|pull|rebase|reset|restore|switch|apply|am|cherry-pick|revert)\b"
 )
 """What may rewrite files that its command does not name."""
 
@@ -112,7 +112,7 @@ class RereadsUnchangedFile(Misstep):
         """Forget readings of files that the agent has changed."""
         for path in paths:
             state.edited = [*(p for p in state.edited if p != path), path][-60:]
-            for key in [k for k, entry in state.seen.items() if any(same_path(path, p) for p in entry[3])]:
+            for key in [k for k, entry in state.seen.items() if any(_same(path, p) for p in entry[3])]:
                 del state.seen[key]
 
     def _ran(self, state: Seen, call: Call) -> None:
@@ -120,9 +120,22 @@ class RereadsUnchangedFile(Misstep):
         touched = [p for e in call.effects if e.kind in ("write", "move", "delete", "format") for p in e.paths]
         touched += [str(e.info["dest"]) for e in call.effects if e.kind in ("copy", "move") and e.info.get("dest")]
         self._edited(state, [p for p in touched if not p.startswith("/dev/")])
-        if state.edited and _TREE.search(call.command or ""):
-            for entry in state.seen.values():
-                entry[4] = entry[4] or any(same_path(p, e) for p in entry[3] for e in state.edited)
+        names = {path.rsplit("/", 1)[-1] for path in state.edited}
+        own = [
+            entry
+            for entry in state.seen.values()
+            if not entry[4] and any(p.rsplit("/", 1)[-1] in names and self._is_own(state, p) for p in entry[3])
+        ]
+        if own and _TREE.search(call.command or ""):
+            for entry in own:
+                entry[4] = True
+
+    def _is_own(self, state: Seen, path: str) -> bool:
+        return any(_same(path, edited) for edited in state.edited)
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rsplit("/", 1)[-1] == other.rsplit("/", 1)[-1] and same_path(one, other)
 
 
 def _reading(call: Call) -> str | None:

@@ -106,10 +106,12 @@ class RunsIntoLimitAgain(Misstep):
         script = call.script
         if at is None or call.kind != "shell" or script is None or script.damage or result.fault or result.shared:
             return None
+        killed = timed_out(call, result)
+        if not killed and not state.same and not state.programs:
+            return None
         key, run = _key(call), _run(call)
         if not key:
             return None
-        killed = timed_out(call, result)
         past = state.programs.get(run.program, []) if run.program else []
         broke = _broke_off(result) if killed else ""
         verdict = _judge(at, call, run, killed, broke, state.same.get(key), past)
