@@ -8,7 +8,7 @@ import time
 import pytest
 
 from misstep.catalogue import Fold, get
-from misstep.catalogue._checks import Checks, facts, is_code, is_test_file, own_status
+from misstep.catalogue._checks import Checks, check_run, facts, is_code, is_test_file, own_status
 from misstep.catalogue._claims import admits_trouble, asks, claims
 from misstep.catalogue._tests import outcome, read
 from misstep.catalogue.binary_as_text import unreadable
@@ -94,6 +94,28 @@ def test_counts_are_read():
     run = read("===== 2 failed, 1,203 passed in 9.12s =====")
     assert (run.failed, run.line) == (2, "===== 2 failed, 1,203 passed in 9.12s")
     assert read("test result: ok. 3 passed; 0 failed\ntest result: ok. 4 passed; 0 failed").passed == 7
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "status"),
+    [
+        ("go build ./... 2>&1 | head -5", "# example.org/a\na/b.go:3:9: undefined: x", "failed"),
+        ("make 2>&1 | tail -3", "src/a.c:3:5: error: expected ';'\nmake: *** [Makefile:2: a.o] Error 1", "failed"),
+        ("cargo build 2>&1 | tail", "error: could not compile `a` (lib) due to 1 previous error", "failed"),
+        ("make 2>&1 | tail -3", "src/a.c:3:5: warning: unused variable 'x'", "unknown"),
+        ("go build ./... 2>&1 | head -5", "", "passed"),
+    ],
+)
+def test_a_build_behind_a_pipe_is_told_by_its_errors(command, output, status):
+    call = shell(command)
+    ((kind, found),) = facts(call).checks
+    assert check_run(call, kind, found, Result(output, 0, False)).status == status
+
+
+def test_a_check_that_hit_its_time_limit_has_no_outcome():
+    call = shell("pytest -q")
+    ((kind, found),) = facts(call).checks
+    assert check_run(call, kind, found, Result("", None, True, timed_out=True)).status == "unknown"
 
 
 def test_a_status_that_is_known_wins_over_the_output():

@@ -69,6 +69,10 @@ _LINT_BAD = Regex(
     r"^(?:(?:\[[\w:.-]+\] )?[1-9]\d* issues?:|Found [1-9]\d* (?:errors?|issues?)\b.*|.*\berror TS\d{4}:.*|\[(?:lint|build|check)\S*\] ERROR task failed|\u2716 \d+ problems?.*\b[1-9]\d* errors?.*)",
     re.M,
 )
+_BUILD_BAD = Regex(
+    r"^(?:\S+\.go:\d+:\d+: .*|\S+:\d+(?::\d+)?: (?:fatal )?error: .*|error\[E\d{4}\]: .*|error: could not compile .*|make(?:\[\d+\])?: \*\*\* .*Error \d+.*)$",
+    re.M,
+)
 _LINT_GOOD = Regex(
     r"^(?:(?:\[[\w:.-]+\] )?0 issues\.?|All checks passed!|Success: no issues found.*|Found 0 errors.*|0 errors,.*)$",
     re.M,
@@ -231,7 +235,7 @@ def own_status(call: Call, command: Command | None, result: Result) -> bool | No
 def check_run(call: Call, kind: str, command: Command | None, result: Result) -> Run:
     """How one check of a call went."""
     failed = own_status(call, command, result)
-    if failed and result.exit_code in (124, 126, 127, 130, 137, 143):
+    if failed and (result.timed_out or result.exit_code in (124, 126, 127, 130, 137, 143)):
         return Run(UNKNOWN)
     if kind == "test":
         # A screen shows earlier runs too, and one output of several calls cannot be split.
@@ -239,7 +243,7 @@ def check_run(call: Call, kind: str, command: Command | None, result: Result) ->
             return Run(UNKNOWN)
         return outcome(result.output, failed=failed)
     if failed is None:
-        bad = _LINT_BAD.search(result.output)
+        bad = _LINT_BAD.search(result.output) or (kind == "compile" and _BUILD_BAD.search(result.output))
         if bad:
             return Run(FAILED, bad.group().strip()[:160])
         good = _LINT_GOOD.search(result.output) if kind == "lint" else _silent(call, command, result)

@@ -69,7 +69,9 @@ class Seen:
     listed: list[str] = field(default_factory=list)
     """Names that a listing showed and that were not read; the last ones."""
     made: list[str] = field(default_factory=list)
-    """Names that may be the agent's own programs' work; the last ones."""
+    """Names that a program of the agent's said it wrote; the last ones."""
+    perhaps: list[str] = field(default_factory=list)
+    """Names that a listing showed only after such a program; the last ones."""
     makes: bool = False
     """A program ran that may have written files."""
     late: bool = False
@@ -170,7 +172,7 @@ class BlindEdit(Misstep):
             if _name(path) not in state.read and path not in state.listed and len(path) < 90:
                 state.listed.append(path)
                 if state.makes:
-                    state.made = [*state.made, _name(path)][-_MOST:]
+                    state.perhaps = [*state.perhaps, _name(path)][-_MOST:]
         del state.listed[:-_MOST]
 
     def _verdict(self, state: Seen, event: After, path: str, how: str) -> Iterable[Verdict]:
@@ -181,7 +183,7 @@ class BlindEdit(Misstep):
             yield Verdict(None, at, f"{path} was read before the context was summarised")
         elif state.late:
             yield Verdict(None, at, f"{path} may have been read before this record begins")
-        elif name in state.made:
+        elif name in state.made or (name in state.perhaps and how.startswith("a listing")):
             yield Verdict(None, at, f"{path} may have been made by a program that the agent ran")
         elif "/.claude/" in path or (name in state.asked and not how.startswith("the harness")):
             yield Verdict(None, at, f"{path} is the harness's own, or the person named it to be written")

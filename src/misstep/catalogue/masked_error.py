@@ -13,7 +13,8 @@ Every shell call that ran and failed is an opportunity, where its last command d
 occurrence if that command's standard error was discarded and the call printed nothing at all. Programs that are asked
 a yes-or-no question by their exit status (`test`, `grep -q`, `which`, `command -v`, `git rev-parse` ...), and those
 that look for files that may be missing (`ls`, `cat`, `find`), are right to be silent. Where `|| true` or a fallback
-hides the status, or the time limit ended the command (that is the reason, and it is told), nothing is judged.
+hides the status, or the exit status or the harness tells the reason itself (a time limit, a signal, no such command),
+nothing is judged.
 
 ## Known misses
 Errors hidden by `|| true` or `|| echo ...`: whether the command failed cannot be told then. Programs that report
@@ -56,7 +57,7 @@ class MaskedError(Misstep):
             or result.shared
         ):
             return
-        if result.timed_out or result.exit_code in (124, 130, 137, 143):
+        if result.timed_out or result.exit_code in (124, 126, 127, 130, 137, 143):
             return
         own = [c for c in script.commands if not c.substitution]
         if not own:

@@ -9,8 +9,9 @@ The outcome is known beforehand. The repetition costs time and context, and agen
 loop.
 
 ## How it is told
-Commands are compared as written, after spaces are evened out, together with the working folder. Only calls that the
-record shows as failed count; failures that may pass by themselves (network, locks, time limits), questions to other
+Commands are compared as written, after spaces are evened out and without what only shortens their output at the end
+(`2>&1`, `| head`, `| tail`), together with the working folder. Only calls that the record shows as failed count, by
+their exit status or, for tests, builds and linters behind a pipe, by their output; failures that may pass by themselves (network, locks, time limits), questions to other
 systems (`gh`, `curl`, `git fetch` ...) and anything while a job runs in the background are left out. If the
 repetition succeeds or fails in another way, something did change or the command is not deterministic: unknown. Every
 failed command is an opportunity; doing something else next is right.
@@ -26,8 +27,9 @@ from collections.abc import Iterable
 from zlib import crc32
 
 from misstep._record import field, record
-from misstep.trajectory import After, Before, Call, Compact, Interrupt, Prompt, Say
+from misstep.trajectory import After, Before, Call, Compact, Interrupt, Prompt, Result, Say
 
+from ._checks import FAILED, check_run, facts
 from ._regex import Regex, words
 from .base import Misstep, Verdict
 
@@ -50,6 +52,7 @@ _TRANSIENT = Regex(
     r"resource busy|address already in use|EAI_AGAIN|ETIMEDOUT|ECONNRESET|handshake|killed\b"
 )
 _AGAIN = Regex(r"(?i)\bflak\w*|\bintermittent\w*|\bnon-?determinis\w*|\brace\b|\btransient\b")
+_SHORTENED = Regex(r"(?:\s*2>&1|\s*\|\s*(?:head|tail)(?:\s+-n?\s*\d+)?)+\s*$")
 _NUMBERS = Regex(r"0x[0-9a-f]+|\d+")
 _MOST = 12
 
@@ -57,7 +60,7 @@ _MOST = 12
 @record
 class Failures:
     failed: dict[str, list[Any]] = field(default_factory=dict)
-    """Command's digest -> [index, digest of its output], while nothing has changed since."""
+    """Command's digest -> [index, digest of its output, digest of it as written], while nothing has changed since."""
     fresh: int = -1
     """Index of a failed command that the agent has not reacted to."""
     live: bool = False
@@ -97,11 +100,17 @@ class RepeatedFailure(Misstep):
             if call.kind not in ("read", "search"):
                 _changed(state)
             return
-        key = _digest(" ".join(call.command.split()) + "\0" + (call.cwd or ""))
+        written = " ".join(call.command.split())
+        key = _digest(_SHORTENED.sub("", written) + "\0" + (call.cwd or ""))
+        exact = _digest(written)
+        failed = _failed(call, result)
         earlier = state.failed.get(key)
+        if earlier is not None and earlier[2] != exact and not (failed and _shape(result.output) == earlier[1]):
+            # More or less of the same output.
+            earlier = None
         if earlier is not None:
             state.fresh = -1
-            same = bool(result.failed) and _shape(result.output) == earlier[1]
+            same = failed and _shape(result.output) == earlier[1]
             if same and not state.live:
                 yield Verdict(
                     True,
@@ -117,17 +126,25 @@ class RepeatedFailure(Misstep):
         if not _looks(call):
             _changed(state)
         if (
-            result.failed
+            failed
             and not result.running
+            and not result.timed_out
             and not state.live
             and _own(call)
             and not _TRANSIENT.search(result.output[-4000:])
         ):
             if earlier is None:
                 state.fresh = at
-            state.failed[key] = [at, _shape(result.output)]
+            state.failed[key] = [at, _shape(result.output), exact]
             while len(state.failed) > _MOST:
                 del state.failed[next(iter(state.failed))]
+
+
+def _failed(call: Call, result: Result) -> bool:
+    """Whether a command failed, by its exit status or, where a pipe hides it, by what a check printed."""
+    return bool(result.failed) or any(
+        check_run(call, kind, command, result).status == FAILED for kind, command in facts(call).checks
+    )
 
 
 def _changed(state: Failures) -> None:
