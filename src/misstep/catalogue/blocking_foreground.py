@@ -61,7 +61,6 @@ _PROMPT = Regex(
 
 class LetGo(Policy):
     id = "blocking-foreground"
-    status = "stable"
     at = "before"
     action = "deny"
     text = (
@@ -80,6 +79,7 @@ class LetGo(Policy):
 class BlockingForeground(Misstep):
     id = "blocking-foreground"
     name = "holds its own call with a command that waits for a person or never ends"
+    status = "stable"
     State = Opened
     policies = (LetGo(),)
 

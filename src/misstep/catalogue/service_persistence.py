@@ -168,7 +168,6 @@ class Services(Memory):
 
 class ServicePolicy(Policy):
     id = "service-persistence"
-    status = "stable"
     at = "stop"
     text = (
         "Before you stop: the task needs the service to outlive this session. A process that belongs to this shell "
@@ -190,6 +189,7 @@ class ServicePolicy(Policy):
 class ServicePersistence(Procedure):
     id = "service-persistence"
     name = "stops with a service that it never detached, or never reached again from a later call"
+    status = "stable"
     State = Services
     policies: ClassVar[tuple[Policy, ...]] = (ServicePolicy(),)
 
