@@ -448,6 +448,15 @@ class TestNothingIsLeft:
         assert box.exec("echo alive").text == "alive\n"
 
     @pytest.mark.slow
+    def test_a_thousand_cycles(self, root) -> None:  # type: ignore[no-untyped-def]
+        before = self.leftovers(), len(os.listdir("/proc/self/fd"))
+        for _ in range(1000):
+            with BubblewrapSandbox(root) as box:
+                assert box.exec("echo hi > /app/x; setsid sleep 4141 & echo hi").exit_code == 0
+        assert (self.leftovers(), len(os.listdir("/proc/self/fd"))) == before
+        assert processes_with("4141") == []
+
+    @pytest.mark.slow
     def test_two_hundred_at_once(self, root) -> None:  # type: ignore[no-untyped-def]
         boxes = [BubblewrapSandbox(root, limits=Limits(memory_mb=64)) for _ in range(200)]
         try:

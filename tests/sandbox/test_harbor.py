@@ -26,8 +26,20 @@ ENV = {**os.environ, "HARBOR_TELEMETRY": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "T
 def job(folder: Path, tasks: Path, arguments: list[str], before: list[str] | None = None) -> dict[str, dict]:
     """Runs Harbor's oracle over tasks; the trials' results by task."""
     harbor = Path(sys.executable).with_name("harbor")
-    command = [*(before or []), str(harbor), "run", "--path", str(tasks), "--agent", "oracle", "--jobs-dir", str(folder)]
-    run = subprocess.run([*command, "-n", "2", *arguments], capture_output=True, text=True, env={**ENV, "MISSTEP_PYTHON": sys.executable})
+    command = [
+        *(before or []),
+        str(harbor),
+        "run",
+        "--path",
+        str(tasks),
+        "--agent",
+        "oracle",
+        "--jobs-dir",
+        str(folder),
+    ]
+    run = subprocess.run(
+        [*command, "-n", "2", *arguments], capture_output=True, text=True, env={**ENV, "MISSTEP_PYTHON": sys.executable}
+    )
     if run.returncode == 77:
         pytest.skip(run.stderr.strip().splitlines()[-1])
     rows = [json.loads(path.read_text()) for path in folder.glob("*/*/result.json")]
@@ -101,7 +113,9 @@ def test_an_agent_that_runs_out_of_time_is_ended(root: Root, tmp_path: Path) -> 
     """The trial goes on to the verifier, and what the agent was doing is gone by then."""
     script = "#!/bin/bash\nsleep 4242\n"
     test = "#!/bin/bash\npgrep -f 'sleep 4242' && echo 0 > /logs/verifier/reward.txt || echo 1 > /logs/verifier/reward.txt\n"
-    tasks = variant(tmp_path, script, settings="timeout_sec = 60\n\n[verifier] -> timeout_sec = 2\n\n[verifier]", test=test)
+    tasks = variant(
+        tmp_path, script, settings="timeout_sec = 60\n\n[verifier] -> timeout_sec = 2\n\n[verifier]", test=test
+    )
     began = time.monotonic()
     (row,) = job(tmp_path / "jobs", tasks, [*OURS, "--ek", "root=host"]).values()
     assert time.monotonic() - began < 20
@@ -185,7 +199,7 @@ class TestHarborsAsOurs:
     def test_a_shell(self, box) -> None:  # type: ignore[no-untyped-def]
         shell = box.shell()
         shell.run("cd /tmp; export A='x y'")
-        seen = shell.run("pwd; echo \"$A\"; (exit 4)")
+        seen = shell.run('pwd; echo "$A"; (exit 4)')
         assert (seen.output, seen.exit_code) == ("/tmp\nx y\n", 4)
         shell.close()
 

