@@ -68,7 +68,30 @@ def only_comments(path: str, old: str, new: str, inserted: bool = False) -> bool
         return False
     if len(old) + len(new) > 200_000:
         return False
+    if old and not _holds_comment(path, old, new):
+        return False
     return bare(path, old) == bare(path, new)
+
+
+def _holds_comment(path: str, old: str, new: str) -> bool:
+    """Whether the lines that differ hold a comment, as far as one can tell cheaply, or nothing but spaces."""
+    before, after = old.split("\n"), new.split("\n")
+    first, last = 0, min(len(before), len(after))
+    while first < last and before[first] == after[first]:
+        first += 1
+    tail = 0
+    while tail < last - first and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    left, right = before[first : len(before) - tail], after[first : len(after) - tail]
+    a, b = "\n".join(left), "\n".join(right)
+    return any(mark in a or mark in b for mark in _marks(path)) or a.split() == b.split()
+
+
+def _marks(path: str) -> tuple[str, ...]:
+    kind = _kind(path)
+    if kind in _SLASHES:
+        return ("//", "/*", "*/", "* ")
+    return ("#",) if kind in _HASHES else ("",)
 
 
 def only_words(path: str, old: str, new: str) -> bool:

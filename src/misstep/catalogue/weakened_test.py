@@ -30,7 +30,7 @@ from zlib import crc32
 from misstep._record import field, record
 from misstep.trajectory import After, Call, Prompt
 
-from ._checks import FAILED, PASSED, Checks, Following, is_test_file, observe
+from ._checks import FAILED, PASSED, Checks, Following, facts, is_test_file, observe
 from ._regex import Regex
 from .base import Verdict
 
@@ -103,7 +103,7 @@ class WeakenedTest(Following):
                     yield Verdict(holds, at, why, (ran,) if holds else ())
         observe(state, event)
         now = state.last("test")
-        if result.fault is None and not result.failed:
+        if result.fault is None and not result.failed and facts(event.call).edits:
             _drafted(state, event.call)
         if now[0] == at and now[1] == PASSED:
             _green(state, event.call)
@@ -154,15 +154,13 @@ def _drafted(state: Weakening, call: Call) -> None:
         if not is_test_file(path):
             continue
         name = path.rsplit("/", 1)[-1][:80]
+        if name in state.drafts:
+            continue
         if old:
             before = {line.strip() for line in old.split("\n")}
-            state.draft += [
-                _digest(line)
-                for line in new.split("\n")
-                if line.strip() not in before and ASSERTION.search(line) and _digest(line) not in state.draft
-            ]
-            del state.draft[:-_MOST]
-        elif name not in state.drafts:
+            lines = [line for line in new.split("\n") if line.strip() not in before and ASSERTION.search(line)]
+            state.draft = list(dict.fromkeys([*state.draft, *map(_digest, lines)]))[-_MOST:]
+        else:
             state.drafts = [*state.drafts, name][-_MOST_FILES:]
     if call.script is not None:
         for effect in call.effects:
