@@ -47,6 +47,7 @@ _PATCH_FAILED = Regex(
 
 class EditsTextNotThere(Misstep):
     id = "edits-text-not-there"
+    status = "stable"
     name = "asks to replace text that the file does not hold exactly once"
     State = Opened
 

@@ -12,8 +12,10 @@ from typing import Any
 from misstep.catalogue import Misstep
 
 _HOW_PRECISE = (
-    "Precision is the share of occurrences in recorded sessions that a person, looking at each in its context, found "
-    "right, with the exact 95 % interval. An occurrence that could not be decided by hand counts as wrong."
+    "Precision is the share of reported occurrences in recorded sessions that were right when each was read in its "
+    "context and judged against the page below alone, with the exact 95 % interval. What could not be decided counts as "
+    "wrong. [How it was measured](precision/README.md), with every judgement; they were made before the faults that they "
+    "showed were mended."
 )
 
 
@@ -47,7 +49,7 @@ def paragraphs(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Precision:
-    """How many of the occurrences that a person looked at are right."""
+    """How many of the occurrences that were judged are right."""
 
     n: int
     right: int
