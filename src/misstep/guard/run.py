@@ -293,10 +293,11 @@ class _Patience:
         self.session: Session | None = None
         self.engine: Engine | None = None
         self.rings = 0
+        self.former: Any = None
 
     def __enter__(self) -> _Patience:
         try:
-            _signal.signal(_signal.SIGALRM, self._ring)
+            self.former = _signal.signal(_signal.SIGALRM, self._ring)
             _signal.setitimer(_signal.ITIMER_REAL, self.waiting)
         except ValueError:  # not the main thread: a program that runs us in-process has its own limits
             pass
@@ -304,6 +305,8 @@ class _Patience:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self.former is not None:
+            _signal.signal(_signal.SIGALRM, self.former)
 
     def start(self, engine: Engine, seconds: float) -> None:
         """The policies have this many seconds from now; each that is broken off later gets a quarter more."""
