@@ -186,14 +186,24 @@ def test_answers_are_valid_for_the_host(name: str) -> None:
     adapter = host(name)
     deny = json.loads(adapter.answer(Decision(3, "before", "deny", 'Not "so".'), {}))
     stop = json.loads(adapter.answer(Decision(3, "stop", "instruct", "One more thing."), {}))
-    if name == "gemini-cli":
+    if name == "copilot-cli":
+        assert deny == {"permissionDecision": "deny", "permissionDecisionReason": 'Not "so".'}
+        assert stop == {"decision": "block", "reason": "One more thing."}
+    elif name == "cursor":
+        assert deny["permission"] == "deny" and deny["agent_message"] == 'Not "so".'
+        assert stop == {"followup_message": "One more thing."}
+    elif name == "gemini-cli":
         assert deny == {"decision": "deny", "reason": 'Not "so".'}
         assert stop == {"decision": "deny", "reason": "One more thing."}
     else:
         inner = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": 'Not "so".'}
         assert deny == {"hookSpecificOutput": inner}
         assert stop == {"decision": "block", "reason": "One more thing."}
-    if adapter.LATE_TEXT:
+    if name == "copilot-cli":
+        assert json.loads(adapter.late("Mind this.", {})) == {"additionalContext": "Mind this."}
+    elif name == "cursor":
+        assert json.loads(adapter.late("Mind this.", {})) == {"additional_context": "Mind this."}
+    elif adapter.LATE_TEXT:
         event = "AfterTool" if name == "gemini-cli" else "PostToolUse"
         late = json.loads(adapter.late("Mind this.", {"hook_event_name": event}))
         assert late == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": "Mind this."}}
@@ -210,12 +220,62 @@ def test_answers_are_valid_for_the_host(name: str) -> None:
         {},
         {"session_id": 3, "hook_event_name": "Stop"},
         {"session_id": "s", "hook_event_name": None},
-        {"session_id": "s", "hook_event_name": ["Stop"]},
-        {"session_id": "s", "hook_event_name": "SomethingNew"},
+        {"session_id": "s", "conversation_id": "s", "hook_event_name": ["Stop"]},
+        {"session_id": "s", "conversation_id": "s", "hook_event_name": "SomethingNew"},
     ],
 )
 def test_what_is_no_event_of_ours_is_none(name: str, payload: dict[str, Any]) -> None:
     assert host(name).read(payload) is None
+
+
+# -- hosts that are served by their published contracts ------------------------------------------------------------------
+
+
+def records(name: str, **payload: Any) -> list[dict[str, Any]]:
+    found = host(name).read(payload)
+    assert found is not None and found.session == "s"
+    return found.records
+
+
+def test_copilot_cli() -> None:
+    base = {"sessionId": "s", "cwd": "/w", "timestamp": 1}
+    assert records("copilot-cli", **base, prompt="Go.") == [{"e": "prompt", "text": "Go."}]
+    call = {"toolName": "bash", "toolArgs": '{"command": "make"}'}
+    (before,) = records("copilot-cli", **base, **call)
+    assert (before["e"], before["tool"], before["input"], before["cwd"]) == (
+        "before",
+        "bash",
+        {"command": "make"},
+        "/w",
+    )
+    shown = {"resultType": "success", "textResultForLlm": "no rule\n<exited with exit code 2>"}
+    (after,) = records("copilot-cli", **base, **call, toolResult=shown)
+    assert after["id"] == before["id"]
+    assert after["result"] == {"failed": True, "exit": 2, "output": "no rule\n"}
+    (denied,) = records("copilot-cli", **base, **call, toolResult={"resultType": "denied", "textResultForLlm": "no"})
+    assert denied["result"]["fault"] == "refused" and denied["result"]["failed"] is None
+    assert records("copilot-cli", **base, stopReason="end_turn")[0]["e"] == "stop"
+    # the Pascal names give payloads in Claude's spelling
+    snake = {"session_id": "s", "cwd": "/w", "hook_event_name": "PreToolUse"}
+    assert records("copilot-cli", **snake, tool_name="Bash", tool_input={"command": "ls"}, tool_use_id="t") == [
+        {"e": "before", "id": "t", "tool": "Bash", "input": {"command": "ls"}, "cwd": "/w"}
+    ]
+
+
+def test_cursor() -> None:
+    base = {"conversation_id": "s", "generation_id": "g", "cwd": "/w"}
+    assert records("cursor", **base, hook_event_name="beforeSubmitPrompt", prompt="Go.") == [
+        {"e": "prompt", "text": "Go."}
+    ]
+    call = {"tool_name": "Shell", "tool_input": {"command": "make", "working_directory": "/w/sub"}, "tool_use_id": "t"}
+    (before,) = records("cursor", **base, **call, hook_event_name="preToolUse")
+    assert (before["tool"], before["cwd"]) == ("bash", "/w/sub")
+    assert call_of("t", before["tool"], before["input"], before["cwd"]).kind == "shell"
+    output = '{"exitCode": 2, "stdout": "no rule", "stderr": ""}'
+    (after,) = records("cursor", **base, **call, hook_event_name="postToolUse", tool_output=output)
+    assert after["result"] == {"failed": True, "exit": 2, "output": "no rule"}
+    assert records("cursor", **base, hook_event_name="stop", status="completed", loop_count=0)[0]["e"] == "stop"
+    assert records("cursor", **base, hook_event_name="stop", status="aborted")[0]["e"] == "interrupt"
 
 
 # -- exit statuses from Codex's transcript ------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ def test_there_and_back(name: str, text: str | None) -> None:
         assert found["hooks"][event][-1] == group(name)
     # everything that was there is still there, in its order
     before = jsonc.parse(text or "{}").plain()
+    if name in ("copilot-cli", "cursor") and not before:
+        assert found.pop("version") == 1
     assert [k for k in found if k in before] == list(before)
     assert {k: v for k, v in found.items() if k != "hooks"} == {k: v for k, v in before.items() if k != "hooks"}
     for event, groups in before.get("hooks", {}).items():
@@ -122,6 +124,7 @@ def test_what_a_person_changed_since_stays(name: str, text: str | None) -> None:
     path.write_bytes(changed.encode())
     uninstall(name)
     left = jsonc.parse(path.read_bytes().decode()).plain()
+    left.pop("version", None)
     assert left.pop("mine") == {"list": ["new"]}
     hooks = left.get("hooks", {})
     assert hooks[host(name).EVENTS[0]].pop() == {"hooks": [{"type": "command", "command": "mine"}]}

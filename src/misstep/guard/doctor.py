@@ -16,13 +16,15 @@ from typing import Any
 from . import jsonc
 from ._paths import guard_home
 from .hosts import host
-from .install import InstallError, config_file, group, installed
+from .install import InstallError, command, config_file, installed
 
 PROGRAMS = {
     "claude-code": ("claude", (2, 1, 197)),
     "codex": ("codex", (0, 146, 0)),
     "qwen-code": ("qwen", (0, 24, 0)),
     "gemini-cli": ("gemini", (0, 61, 0)),
+    "copilot-cli": ("copilot", (1, 0, 0)),
+    "cursor": ("cursor-agent", (0, 0, 0)),
 }
 """The program of each host, and the oldest version that was tried."""
 
@@ -81,9 +83,10 @@ def _version(name: str, program: str | None) -> Finding:
 
 def _canary(name: str) -> list[Finding]:
     """Run the hook just as the host does, with a made-up session in a folder of its own."""
-    line = group(name)["hooks"][0]["command"]
+    line = command(name)
     with tempfile.TemporaryDirectory(prefix="misstep-canary-") as folder:
-        payload = {"session_id": "canary", "hook_event_name": "SessionStart", "source": "startup", "cwd": folder}
+        event = next(e for e in host(name).EVENTS if e.lower() == "sessionstart")
+        payload = {"session_id": "canary", "conversation_id": "canary", "hook_event_name": event, "cwd": folder}
         start = time.perf_counter()
         try:
             done = subprocess.run(

@@ -23,6 +23,8 @@ from .hosts import host
 SECONDS = 30
 """After which a host may end a hook of ours; it never comes to that."""
 HOOK = Path(__file__).resolve().with_name("hook.py")
+MARK = "misstep/guard/hook.py"
+"""By which our entries are known."""
 
 
 class InstallError(Exception):
@@ -74,11 +76,13 @@ def command(name: str) -> str:
 
 def is_ours(group: Any) -> bool:
     """Whether a group of hooks is one that the guard installed (from here or from another place)."""
+    if isinstance(group, dict) and "hooks" not in group:
+        return MARK in str(group.get("command") or group.get("bash"))  # a flat list
     handlers = group.get("hooks") if isinstance(group, dict) else None
     return (
         isinstance(handlers, list)
         and bool(handlers)
-        and all(isinstance(h, dict) and "misstep/guard/hook.py" in str(h.get("command")) for h in handlers)
+        and all(isinstance(h, dict) and MARK in str(h.get("command")) for h in handlers)
     )
 
 
@@ -87,7 +91,7 @@ def config_file(name: str, scope: str, project: Path) -> Path:
     adapter = host(name)
     variable, default, file = adapter.CONFIG
     if scope == "project":
-        return project / Path(default).name / file
+        return project / getattr(adapter, "PROJECT", f"{Path(default).name}/{file}")
     given = os.environ.get(variable) if variable else None
     return (Path(given) if given else Path(default).expanduser()) / file
 
@@ -95,6 +99,9 @@ def config_file(name: str, scope: str, project: Path) -> Path:
 def group(name: str) -> dict[str, Any]:
     """Our entry for one event."""
     adapter = host(name)
+    if hasattr(adapter, "entry"):
+        entry: dict[str, Any] = adapter.entry(command(name), SECONDS)
+        return entry
     handler = {"type": "command", "command": command(name), "timeout": SECONDS * adapter.TIMEOUT_UNIT}
     if adapter.NAMED:
         handler["name"] = "misstep-guard"
@@ -108,6 +115,8 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     path = config_file(name, scope, where)
     before = _bytes(path)
     text = _text(path, before)
+    if hasattr(adapter, "entry") and text.strip() == "{}":
+        text = '{\n  "version": 1\n}\n'
     ours = group(name)
     try:
         found = jsonc.parse(text).plain()
@@ -131,6 +140,8 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     except jsonc.JsoncError as error:
         raise InstallError(f"{path}: {error}") from None
     plan = Plan([Change(path, before, text.encode())])
+    if not getattr(adapter, "TRIED", True):
+        plan.notes.append(f"{name} is served by its published contract; it was not tried with the real program")
     if hasattr(adapter, "plan_trust"):
         adapter.plan_trust(plan, path, text, trust, scope, where)
     return plan
