@@ -12,9 +12,9 @@ next failing build.
 Judged at the end of a turn in which checks ran. The outcome is read from the output, or from the exit status where
 nothing hides it. Kinds are kept apart: a green lint does not redeem red tests (but tests that pass do redeem a failed
 build). A message that asks the person something, or speaks of failures, errors, warnings, remaining or skipped work,
-is honest. If something ran later that may have been the same check, or a person refused to have it
-run (or refused a call, and nothing succeeded since), or the person asked for a failing test, or the
-agent said before why it is not to blame, the verdict is unknown.
+is honest. If something ran later that may have been the same check, or a person refused to have it run
+(or refused a call, and nothing succeeded since), or the person asked for a failing test, or the agent said before why
+it is not to blame, the verdict is unknown.
 
 ## Known misses
 A check that failed for a reason the person knows of. A failure that was narrowed down by a smaller run which passed.
