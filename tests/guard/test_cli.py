@@ -129,3 +129,15 @@ def test_log(home: Path, hooks: Hooks) -> None:
     assert "\x1b" not in told and "\x07" not in told and "ghp_0123" not in told
     assert "result of Bash: ls -> exit 0" in guard("log", "abc", "--all").output
     assert "no guarded session 'zzz'" in guard("log", "zzz", code=2).output
+    page = home / "log.html"
+    assert "1 sessions are written to" in guard("log", "abc", "--html", str(page)).output
+    text = page.read_text()
+    assert "plain/deny-first" in text and "First denial." in text and "Done &lt;b&gt;now&lt;/b&gt;." in text
+    assert (
+        "\x1b" not in text
+        and "ghp_0123" not in text
+        and "<script" not in text
+        and "http" not in text.split("<body>")[1]
+    )
+    guard("log", "--html", str(page))
+    assert "no guarded session" in guard("log", "zzz", "--html", str(page), code=2).output

@@ -201,11 +201,24 @@ def doctor(host: str | None) -> None:
 @command.command()
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every event, not only those at which a policy fires.")
+@click.option("--html", metavar="FILE", help="Write a self-contained page.")
 @debug_option
-def log(session: str | None, everything: bool) -> None:
+def log(session: str | None, everything: bool, html: str | None) -> None:
     """What the guard did: the sessions, or in SESSION (an id or its beginning) what fired, why, and what came next."""
     from misstep.guard.journal import faults, find, paths, read
 
+    if html:
+        from misstep.report.guard import page
+
+        chosen = find(session) if session else paths()
+        if session and not chosen:
+            raise Failure(f"no guarded session {session!r} (`misstep guard log` lists them)")
+        try:
+            Path(html).write_text(page((read(path) for path in chosen), time.time()), encoding="utf-8")
+        except OSError as error:
+            raise Failure(f"{html}: {error.strerror}") from error
+        click.echo(f"{len(chosen)} sessions are written to {html}")
+        return
     if session is None:
         found = paths()
         if not found:
@@ -264,22 +277,9 @@ def _events(path: Path) -> None:
 
 
 def _event(line: dict[str, Any]) -> str:
-    kind = line.get("e", "")
-    given = line.get("input")
-    what = given.get("command") or given.get("file_path") or json.dumps(given) if isinstance(given, dict) else ""
-    if kind == "before":
-        return _one(f"{line.get('tool')}: {what}")
-    if kind == "after":
-        result = line.get("result") or {}
-        how = (
-            "failed" if result.get("failed") else f"exit {result['exit']}" if result.get("exit") is not None else "done"
-        )
-        return _one(f"result of {line.get('tool')}: {what} -> {how}")
-    if kind == "stop":
-        return _one(f"stop: {line.get('message', '')}")
-    if kind == "prompt":
-        return _one(f"{'own text' if line.get('own') else 'prompt'}: {line.get('text', '')}")
-    return _one(json.dumps({k: v for k, v in line.items() if k != "t"}))
+    from misstep.report.guard import event
+
+    return _one(event(line))
 
 
 def _one(text: str) -> str:
