@@ -18,7 +18,7 @@ from .model_server import ModelServer
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIS = ROOT / ".clis"
-SECRETS = ("OPENAI", "ANTHROPIC", "CLAUDE", "CODEX", "GEMINI", "GOOGLE", "QWEN", "MISSTEP", "IS_SANDBOX")
+SECRETS = ("OPENAI", "ANTHROPIC", "CLAUDE", "CODEX", "GEMINI", "GOOGLE", "QWEN", "OPENCODE", "MISSTEP", "IS_SANDBOX")
 
 
 def program(name: str, *candidates: str) -> Path:
@@ -85,9 +85,19 @@ class Agent:
         }
         (self.folder / "settings.json").write_text(json.dumps(settings, indent=2))
 
+    def _prepare_opencode(self) -> None:
+        self.program = program(self.version, "node_modules/.bin/opencode")
+        self.folder = self.home / ".config" / "opencode"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
     def environment(self, port: int) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(SECRETS)}
-        env.update(HOME=str(self.home), MISSTEP_HOME=str(self.state), XDG_CONFIG_HOME=str(self.home / ".config"))
+        env.update(
+            PWD=str(self.work),
+            HOME=str(self.home),
+            MISSTEP_HOME=str(self.state),
+            XDG_CONFIG_HOME=str(self.home / ".config"),
+        )
         url = f"http://127.0.0.1:{port}"
         if self.host == "codex":
             env.update(CODEX_HOME=str(self.folder), FAKE_KEY="dummy", RUST_LOG="error")
@@ -102,6 +112,17 @@ class Agent:
             )
         elif self.host == "qwen-code":
             env.update(OPENAI_BASE_URL=url + "/v1", OPENAI_API_KEY="dummy", OPENAI_MODEL="qwen3-coder", NO_BROWSER="1")
+        elif self.host == "opencode":
+            model = {"fake-model": {"name": "Fake", "tool_call": True, "limit": {"context": 100000, "output": 1000}}}
+            provider = {"npm": "@ai-sdk/openai-compatible", "name": "Fake", "models": model}
+            provider["options"] = {"baseURL": url + "/v1", "apiKey": "dummy"}
+            config = {
+                "provider": {"fake": provider},
+                "permission": {"bash": "allow", "edit": "allow"},
+                "autoupdate": False,
+            }
+            (self.folder / "opencode.json").write_text(json.dumps(config))
+            env.update(OPENCODE_DISABLE_AUTOUPDATE="1", XDG_DATA_HOME=str(self.home / "data"), NO_BROWSER="1")
         else:
             env.update(
                 GEMINI_API_KEY="dummy",
@@ -171,6 +192,8 @@ class Agent:
             return [*words, "--model", self.model or "claude-sonnet-4-5", *extra]
         if self.host == "qwen-code":
             return ["-p", prompt, "--yolo", "--auth-type", "openai", *extra]
+        if self.host == "opencode":
+            return ["run", "--model", "fake/fake-model", *extra, prompt]
         return ["-p", prompt, "--yolo", "--output-format", "stream-json", "-m", self.model or "gemini-2.5-pro", *extra]
 
     # -- what the guard wrote ------------------------------------------------------------------------------------------

@@ -149,6 +149,9 @@ def test_a_call_is_the_one_that_the_reader_of_claude_sessions_gives(tool: str, g
         ("view_image", {"path": "a.png"}),
         ("update_plan", {"plan": []}),
         ("search_file_content", {"pattern": "x", "path": "src"}),
+        ("edit", {"filePath": "/w/a", "oldString": "x", "newString": "y"}),
+        ("write", {"filePath": "/w/a", "content": "x"}),
+        ("read", {"filePath": "/w/a"}),
     ],
 )
 def test_a_call_is_the_one_that_the_other_readers_give(tool: str, given: dict[str, Any]) -> None:
@@ -186,6 +189,10 @@ def test_answers_are_valid_for_the_host(name: str) -> None:
     adapter = host(name)
     deny = json.loads(adapter.answer(Decision(3, "before", "deny", 'Not "so".'), {}))
     stop = json.loads(adapter.answer(Decision(3, "stop", "instruct", "One more thing."), {}))
+    if name == "opencode":
+        assert (deny, stop) == ({"deny": 'Not "so".'}, {"text": "One more thing."})
+        assert json.loads(adapter.answer(Decision(3, "before", "instruct", "x"), {})) == {"text": "x"}
+        return
     if name == "copilot-cli":
         assert deny == {"permissionDecision": "deny", "permissionDecisionReason": 'Not "so".'}
         assert stop == {"decision": "block", "reason": "One more thing."}
@@ -276,6 +283,22 @@ def test_cursor() -> None:
     assert after["result"] == {"failed": True, "exit": 2, "output": "no rule"}
     assert records("cursor", **base, hook_event_name="stop", status="completed", loop_count=0)[0]["e"] == "stop"
     assert records("cursor", **base, hook_event_name="stop", status="aborted")[0]["e"] == "interrupt"
+
+
+def test_opencode() -> None:
+    base = {"session_id": "s", "cwd": "/w"}
+    call = {
+        "tool_name": "edit",
+        "tool_input": {"filePath": "/w/a", "oldString": "x", "newString": "y"},
+        "tool_use_id": "t",
+    }
+    (before,) = records("opencode", **base, **call, hook_event_name="PreToolUse")
+    made = call_of("t", before["tool"], before["input"])
+    assert (made.kind, made.paths, made.edits) == ("edit", ("/w/a",), (("/w/a", "x", "y"),))
+    shown = {"output": "no", "exit": 2}
+    (after,) = records("opencode", **base, **call, hook_event_name="PostToolUse", tool_response=shown)
+    assert after["result"] == {"failed": True, "exit": 2, "output": "no"}
+    assert records("opencode", **base, hook_event_name="Stop")[0]["e"] == "stop"
 
 
 # -- exit statuses from Codex's transcript ------------------------------------------------------------------------------

@@ -15,14 +15,14 @@ _KINDS = {
     name: kind
     for kind, names in {
         "shell": "Bash bash shell local_shell shell_command exec_command run_shell_command",
-        "read": "Read NotebookRead read_file read_many_files view_image",
-        "write": "Write write_file",
+        "read": "Read NotebookRead read read_file read_many_files view_image",
+        "write": "Write write write_file",
         "edit": "Edit MultiEdit NotebookEdit edit replace apply_patch",
-        "search": "Grep Glob LS glob grep_search search_file_content list_directory",
+        "search": "Grep Glob LS grep glob list grep_search search_file_content list_directory",
     }.items()
     for name in names.split()
 }
-_PATHS = ("file_path", "notebook_path", "absolute_path", "path", "dir_path")
+_PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path", "dir_path")
 
 
 def call_of(id: str, tool: str, given: Any, cwd: str | None = None) -> Call:
@@ -70,6 +70,8 @@ def _edits(path: str, given: dict[str, Any]) -> tuple[tuple[str, str, str], ...]
     for key in ("content", "new_source"):
         if isinstance(given.get(key), str):
             return ((path, "", given[key]),)
+    if isinstance(given.get("newString"), str):
+        return ((path, given["oldString"] if isinstance(given.get("oldString"), str) else "", given["newString"]),)
     several = given.get("edits")
     return tuple(
         (path, edit["old_string"], edit["new_string"])

@@ -25,6 +25,7 @@ PROGRAMS = {
     "gemini-cli": ("gemini", (0, 61, 0)),
     "copilot-cli": ("copilot", (1, 0, 0)),
     "cursor": ("cursor-agent", (0, 0, 0)),
+    "opencode": ("opencode", (1, 18, 0)),
 }
 """The program of each host, and the oldest version that was tried."""
 

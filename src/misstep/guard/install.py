@@ -114,6 +114,10 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     where = project or Path.cwd()
     path = config_file(name, scope, where)
     before = _bytes(path)
+    if hasattr(adapter, "whole_file"):
+        if before is not None and MARK.encode() not in before:
+            raise InstallError(f"{path} is there and is not ours")
+        return Plan([Change(path, before, adapter.whole_file(command(name)).encode())])
     text = _text(path, before)
     if hasattr(adapter, "entry") and text.strip() == "{}":
         text = '{\n  "version": 1\n}\n'
@@ -153,6 +157,9 @@ def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) 
     path = config_file(name, scope, project or Path.cwd())
     plan = Plan()
     before = _bytes(path)
+    if hasattr(adapter, "whole_file"):
+        ours = before is not None and MARK.encode() in before
+        return Plan([Change(path, before, None)]) if ours else plan
     if before is not None:
         after, exact = _original(path, before)
         if not exact:
@@ -264,13 +271,18 @@ def installed(name: str, scope: str = "user", project: Path | None = None) -> st
     """'yes', 'no', 'partly' (events are missing) or 'other version' (another interpreter or place). Raises InstallError."""
     adapter = host(name)
     path = config_file(name, scope, project or Path.cwd())
+    if hasattr(adapter, "whole_file"):
+        there = _bytes(path)
+        if there is None or MARK.encode() not in there:
+            return "no"
+        return "yes" if there == adapter.whole_file(command(name)).encode() else "other version"
     try:
         hooks = jsonc.parse(_text(path, _bytes(path))).plain().get("hooks", {})
-        there = {e: [g for g in hooks.get(e, ()) if is_ours(g)] for e in adapter.EVENTS}
+        found = {e: [g for g in hooks.get(e, ()) if is_ours(g)] for e in adapter.EVENTS}
     except (jsonc.JsoncError, AttributeError, TypeError) as error:
         raise InstallError(f"{path}: {error}") from None
-    if not any(there.values()):
+    if not any(found.values()):
         return "no"
-    if not all(there.values()):
+    if not all(found.values()):
         return "partly"
-    return "yes" if all(group(name) in groups for groups in there.values()) else "other version"
+    return "yes" if all(group(name) in groups for groups in found.values()) else "other version"

@@ -6,6 +6,7 @@ A host module has, for the hook process,
 * `answer(decision, payload) -> str`: what the hook prints for a decision ('' for nothing);
 * `LATE_TEXT: bool`: a text at a call can only be given with the call's result: `late(text, payload) -> str`;
 * `EVENTS`, `CONFIG`, `TIMEOUT_UNIT` (of a second), `NAMED` (a handler has a name): what an installation writes, and where;
+* `whole_file(command)`, optional: the installation is a file of its own;
 * `entry(command, seconds)`, optional: an entry of its settings where it has not Claude's form; `PROJECT`, `TRIED`;
 * `exits(reading, results) -> dict[str, int | None]`, optional: exit statuses of earlier results, from the host's transcript.
 """
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NAMES = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor")
+NAMES = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor", "opencode")
 
 
 @record(slots=True)
