@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
 import select
 import signal
 import subprocess
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -25,9 +25,11 @@ from misstep.sandbox.base import (
     SandboxError,
     SandboxGone,
 )
-from misstep.sandbox.channel import Channel, User
+from misstep.sandbox.channel import Channel
 from misstep.sandbox.running import Running
 from misstep.sandbox.shell import ResidentShell
+from misstep.sandbox.state import BubblewrapState, Layers
+from misstep.sandbox.users import User, look_up
 
 _CAPABILITIES = [
     "CHOWN",
@@ -50,6 +52,7 @@ _MUCH = 16_000_000
 
 _owner: store.Owner | None = None
 _owner_lock = threading.Lock()
+_living: weakref.WeakSet[BubblewrapSandbox] = weakref.WeakSet()
 
 
 def owner() -> store.Owner:
@@ -61,54 +64,15 @@ def owner() -> store.Owner:
             native.user_namespace()
             store.collect(base)
             _owner = store.Owner(base)
-            atexit.register(_owner.close)
+            atexit.register(_at_exit, _owner)
         return _owner
 
 
-class Layers:
-    """Files as layers over a root, lowest first. Layers of our own are removed with the last state that has them."""
-
-    def __init__(self, root: Root, own: tuple[Path, ...] = ()) -> None:
-        self.root = root
-        self.own = own
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        return (*self.root.layers, *self.own)
-
-
-class BubblewrapState:
-    """The files of a stopped sandbox. Branches are cheap: a directory, and one more layer below it."""
-
-    def __init__(self, sandbox: BubblewrapSandbox, layers: Layers) -> None:
-        self._like = sandbox
-        self.layers = layers
-
-    def branch(self, count: int = 1) -> list[BubblewrapSandbox]:
-        """Starts `count` sandboxes from this state, with the limits and the environment of the one it was taken of."""
-        made: list[BubblewrapSandbox] = []
-        try:
-            for _ in range(count):
-                made.append(self.sandbox())
-                made[-1].start()
-        except BaseException:
-            for one in made:
-                one.stop()
-            raise
-        return made
-
-    def sandbox(self) -> BubblewrapSandbox:
-        """One sandbox from this state, not yet started."""
-        like = self._like
-        return BubblewrapSandbox(
-            like.root, layers=self.layers, limits=like.limits, env=like.env, workdir=like.workdir, binds=like.binds,
-            network=like.network, fixed_addresses=like.fixed_addresses,
-        )  # fmt: skip
-
-    def discard(self) -> None:
-        """Removes the layer that this state added; no sandbox and no state may stand on it any more."""
-        if self.layers.own:
-            store.remove(self.layers.own[-1].parent)
+def _at_exit(mine: store.Owner) -> None:
+    if mine.pid == os.getpid():
+        for sandbox in list(_living):
+            sandbox.stop()
+        mine.close()
 
 
 class BubblewrapSandbox:
@@ -176,6 +140,7 @@ class BubblewrapSandbox:
         tools, space, mine = native.tools(), native.user_namespace(), owner()
         folder = self._folder = mine.fresh("s")
         self._channel = channel = Channel()
+        _living.add(self)
         ready, their_ready = os.pipe2(os.O_CLOEXEC)
         host = os.pidfd_open(os.getpid())
         rules = os.memfd_create("rules", os.MFD_CLOEXEC)
@@ -405,25 +370,13 @@ class BubblewrapSandbox:
         return self._users[key]
 
     def _look_up(self, key: str) -> User:
-        files = self.exec(["cat", "/etc/passwd", "/etc/group"], timeout=10, agent=False).text.splitlines()
-        name, _, group = key.partition(":")
-        people = [row for line in files if len(row := line.split(":")) == 7]
-        bands = [row for line in files if len(row := line.split(":")) == 4]
-        person = next((row for row in people if name in (row[0], row[2])), None)
-        if person is None and not name.isdigit():
-            raise SandboxError(f"there is no user {name} in the sandbox")
-        uid, gid = (int(person[2]), int(person[3])) if person else (int(name), 0)
-        if group:
-            band = next((row for row in bands if group in (row[0], row[2])), None)
-            if band is None and not group.isdigit():
-                raise SandboxError(f"there is no group {group} in the sandbox")
-            gid = int(band[2]) if band else int(group)
-        if native.user_namespace().kind == "single" and (uid or gid):
+        files = self.exec(["cat", "/etc/passwd", "/etc/group"], user=0, timeout=10, agent=False).text
+        user = look_up(key, files)
+        if native.user_namespace().kind == "single" and (user.uid or user.gid):
             raise SandboxError(
                 f"only root can run commands here: this user has no /etc/subuid entry (user {key} was asked for)"
             )
-        others = tuple(int(row[2]) for row in bands if person and person[0] in row[3].split(","))
-        return User(uid, gid, (gid, *others))
+        return user
 
     def shell_path(self) -> str:
         """bash where the root has it, else sh. Told from outside: asking inside would use up a process number."""
@@ -474,7 +427,7 @@ class BubblewrapSandbox:
             self._end()
             (self._folder / "upper").rename(upper)
             if self._bytes(upper) > _MUCH:
-                _sync(upper)
+                store.sync(upper)
         else:
             self._copy_tmpfs(upper)
         state = BubblewrapState(self, Layers(self.root, (*self.layers.own, upper)))
@@ -546,6 +499,7 @@ class BubblewrapSandbox:
         if self._folder is not None:
             store.remove(self._folder)
             self._folder = None
+        _living.discard(self)
 
 
 def _gone(process: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -557,14 +511,6 @@ def _gone(process: subprocess.Popen[bytes], seconds: float) -> bool:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
-    finally:
-        os.close(fd)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        ctypes.CDLL(None).syncfs(fd)
     finally:
         os.close(fd)
 

@@ -136,7 +136,7 @@ class Group:
 
 
 def _remove(path: Path) -> None:
-    for _ in range(200):
+    for _ in range(500):
         try:
             path.rmdir()
             return
@@ -156,8 +156,10 @@ def open_group(name: str, memory_mb: int | None, processes: int | None) -> Group
         return None
 
 
-def remove_all(owner: str) -> None:
-    """Removes every group of an owner that no longer lives."""
+def collect() -> None:
+    """Removes the groups of processes that no longer live (a group's name begins with its maker's process number)."""
     for place in places():
-        for path in place.path.glob(f"{owner}.*"):
-            _remove(path)
+        for path in place.path.iterdir():
+            maker = path.name.partition("-")[0]
+            if maker.isdigit() and not Path("/proc", maker).exists() and path.is_dir():
+                _remove(path)

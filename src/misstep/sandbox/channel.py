@@ -14,21 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from misstep.sandbox.base import SandboxError, SandboxGone
+from misstep.sandbox.users import User
 
 _HEADER = struct.Struct("=10IQ")
 _REPLY = struct.Struct("=iiqq")
 _EXEC, _KILL, _LIST, _END = 1, 2, 3, 4
 _STARTED, _EXITED, _FAILED = 1, 2, 3
 _AGENT, _HAS_STDIN = 1, 2
-
-
-@dataclass(frozen=True)
-class User:
-    """Who a command runs as."""
-
-    uid: int = 0
-    gid: int = 0
-    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

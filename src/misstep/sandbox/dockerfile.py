@@ -306,6 +306,7 @@ def build(
                 elif not _settings(made, step) and step.name != "FROM":
                     raise made.fail(step, "is not read here")
             state = sandbox.snapshot()
+        store.sync(state.layers.own[-1])
         if force and kept.exists():
             store.remove(kept)
         try:

@@ -88,6 +88,7 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
             os.chown(part, space.outer_uid, space.outer_gid)
         part.chmod(0o755)
         make(part)
+        store.sync(part)
         part.rename(done)
     return done
 

@@ -11,12 +11,14 @@ enter /root) and the user's cache directory for others.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import secrets
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 from misstep.sandbox import cgroups
@@ -51,8 +53,10 @@ class Owner:
         self.path = base / "run" / f"{self.pid}-{secrets.token_hex(3)}"
         self.path.mkdir()
         self.path.chmod(0o711)
-        self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        made = self.path / "new"
+        self._lock = os.open(made, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        made.rename(self.path / "lock")  # it appears locked: nobody can take this for a dead process's
 
     def fresh(self, kind: str) -> Path:
         """A new, empty directory; short, since all layers of a mount share one page for their names."""
@@ -77,6 +81,8 @@ def collect(base: Path) -> int:
         try:
             lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
+            if not _recent(path):
+                remove(path)
             continue  # just being made, or being removed by another
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,12 +90,28 @@ def collect(base: Path) -> int:
             os.close(lock)  # its process lives
             continue
         try:
-            cgroups.remove_all(path.name)
             remove(path)
             found += 1
         finally:
             os.close(lock)
+    cgroups.collect()
     return found
+
+
+def _recent(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < 600
+    except OSError:
+        return True
+
+
+def sync(path: Path) -> None:
+    """Writes to disk what is on the file system of a directory: what lasts must not be cut short by a crash."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        ctypes.CDLL(None).syncfs(fd)
+    finally:
+        os.close(fd)
 
 
 _as_mapped_root: list[tuple[list[str], list[int]]] = []
