@@ -11,6 +11,8 @@ from typing import Any
 
 from misstep.catalogue import Misstep
 
+from .console import printable
+
 _HOW_PRECISE = (
     "Precision is the share of reported occurrences in recorded sessions that were right when each was read in its "
     "context and judged against the page below alone, with the exact 95 % interval. What could not be decided counts as "
@@ -137,7 +139,9 @@ def _stream(items: list[dict[str, Any]]) -> list[str]:
 
 
 def _marked(mark: bool, text: str) -> list[str]:
-    first, *rest = text.replace("```", "'''").split("\n")
+        r"[^\n\t\x20-\uffff]|[\x7f-\x9f]", lambda m: f"\\x{ord(m[0]):02x}", text
+    )  # a page holds no control codes
+    first, *rest = printable(text).replace("```", "'''").split("\n")
     return [("✗ " if mark else "  ") + first, *("    " + line for line in rest)]
 
 
