@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         # Not below /tmp: policies take what is there for the agent's own.
-        (CLIS / "work").mkdir(parents=True, exist_ok=True)
-        self.home, self.work = self.root / "home", Path(tempfile.mkdtemp(dir=CLIS / "work"))
+        self.home, self.work = self.root / "home", CLIS / "work" / f"w{uuid.uuid4().hex[:12]}"
         self.state = self.root / "state"
         for folder in (self.home, self.work):
             folder.mkdir(parents=True, exist_ok=True)

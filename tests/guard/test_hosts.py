@@ -187,11 +187,11 @@ def test_a_patch_is_read_as_the_reader_of_rollouts_reads_it(patch: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_answers_are_valid_for_the_host(name: str) -> None:
     adapter = host(name)
-    deny = json.loads(adapter.answer(Decision(3, "before", "deny", 'Not "so".'), {}))
-    stop = json.loads(adapter.answer(Decision(3, "stop", "instruct", "One more thing."), {}))
+    deny = json.loads(adapter.answer(Decision(3, "before", "", "deny", 'Not "so".'), {}))
+    stop = json.loads(adapter.answer(Decision(3, "stop", "", "instruct", "One more thing."), {}))
     if name == "opencode":
         assert (deny, stop) == ({"deny": 'Not "so".'}, {"text": "One more thing."})
-        assert json.loads(adapter.answer(Decision(3, "before", "instruct", "x"), {})) == {"text": "x"}
+        assert json.loads(adapter.answer(Decision(3, "before", "", "instruct", "x"), {})) == {"text": "x"}
         return
     if name == "copilot-cli":
         assert deny == {"permissionDecision": "deny", "permissionDecisionReason": 'Not "so".'}
@@ -215,7 +215,7 @@ def test_answers_are_valid_for_the_host(name: str) -> None:
         late = json.loads(adapter.late("Mind this.", {"hook_event_name": event}))
         assert late == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": "Mind this."}}
     else:
-        instruct = json.loads(adapter.answer(Decision(3, "before", "instruct", "Mind this."), {}))
+        instruct = json.loads(adapter.answer(Decision(3, "before", "", "instruct", "Mind this."), {}))
         # a permission decision beside it would make Codex ignore both
         assert instruct == {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": "Mind this."}}
 

@@ -51,6 +51,8 @@ class Decision:
     """Index of the event in this agent's stream."""
     event: str
     """before | stop"""
+    turn: str = ""
+    """The turn that a stop ends."""
     action: str = ""
     """'' (nothing), 'deny' or 'instruct': what the host was asked to do."""
     text: str = ""
@@ -64,6 +66,8 @@ class Decision:
     def record(self) -> dict[str, Any]:
         """The line of the log."""
         line: dict[str, Any] = {"e": "decision", "at": self.at, "event": self.event, "rows": self.rows}
+        if self.event == "stop":
+            line["turn"] = self.turn
         if self.action:
             line["action"], line["text"] = self.action, self.text
         if self.held:
@@ -235,7 +239,8 @@ class Engine:
     def consider(self, event: Event, turn: str = "") -> Decision:
         """Ask the policies about a call or a stop and account for the answer. The event is not folded in: see()."""
         kind = "stop" if isinstance(event, Stop) else "before"
-        decision = Decision(self.index, kind)
+        # a host that does not name its turns: they are told by the prompts
+        decision = Decision(self.index, kind, turn or str(self.step))
         digests: dict[str, str] = {}
         firing: list[tuple[Rule, Policy, dict[str, Any]]] = []
         for rule, run, policy in self.slots:
@@ -263,16 +268,16 @@ class Engine:
             decision.rows.append(row)
             if row["fires"]:
                 firing.append((rule, policy, row))
-        self._act(decision, firing, turn)
-        self._account({**decision.record(), "turn": turn})
+        self._act(decision, firing)
+        self._account(decision.record())
         return decision
 
-    def _act(self, decision: Decision, firing: list[tuple[Rule, Policy, dict[str, Any]]], turn: str) -> None:
+    def _act(self, decision: Decision, firing: list[tuple[Rule, Policy, dict[str, Any]]]) -> None:
         enforced = [f for f in firing if f[0].mode == "enforce"]
         if not enforced:
             decision.held = "observe" if firing else ""
             return
-        if decision.event == "stop" and self.stops.get(turn, 0) >= self.portfolio.stop_cap:
+        if decision.event == "stop" and self.stops.get(decision.turn, 0) >= self.portfolio.stop_cap:
             decision.held = "stop cap"
             return
         denial = next(

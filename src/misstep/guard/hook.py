@@ -17,10 +17,11 @@ def main() -> None:
         import posix
 
         env = posix.environ
-        home = (
-            env.get(b"MISSTEP_HOME")
-            or (env.get(b"XDG_STATE_HOME") or env.get(b"HOME", b"/") + b"/.local/state") + b"/misstep"
-        )
+        home = env.get(b"MISSTEP_HOME")
+        if not home:
+            state = env.get(b"XDG_STATE_HOME", b"")
+            state = state if state.startswith(b"/") else env.get(b"HOME", b"") + b"/.local/state"
+            home = state + b"/misstep"
         folder = home + b"/guard"
         host, data = sys.argv[1] if len(sys.argv) > 1 else "", None
         try:

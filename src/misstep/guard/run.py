@@ -183,9 +183,7 @@ def _process(
         decision = engine.decide(record)
         clock.stop()
         line = decision.record()
-        if kind == "stop":
-            line["turn"] = record.get("turn", "")
-        elif decision.action == "instruct" and adapter.LATE_TEXT:
+        if kind == "before" and decision.action == "instruct" and adapter.LATE_TEXT:
             line["late"] = engine.late[record["id"]] = decision.text
             line["id"] = record["id"]
         session.append(line)

@@ -34,7 +34,11 @@ class Session:
         path = self.folder + "/log.jsonl"
         for _ in range(8):
             self._fd = self._open(path)
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX)
+            except BaseException:  # broken off while it waited
+                os.close(self._fd)
+                raise
             here = os.fstat(self._fd)
             try:
                 there = os.stat(path)
