@@ -125,6 +125,7 @@ def test_terminus_2(root: Root, tmp_path: Path) -> None:
         ("claude-code", "anthropic/claude-sonnet-4-5", "claude-code-2.1.3*/node_modules/@anthropic-ai/claude-code-*/claude", "ANTHROPIC"),
         ("codex", "openai/gpt-5", "codex-*/node_modules/@openai/codex-linux-*/vendor/*/bin/codex", "OPENAI"),
     ],
+    ids=["claude-code", "codex"],
 )  # fmt: skip
 def test_installed_agents(root: Root, tmp_path: Path, agent: str, model: str, pattern: str, prefix: str) -> None:
     folder = installed(pattern)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.sandbox import Root, SandboxError, replay, tasks
+from misstep.sandbox import Root, SandboxError, native, replay, tasks
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 from misstep.sandbox.record import Recorder, read
 
@@ -26,6 +26,16 @@ WORDS = {
     "no-leading-zero": "missing ['0",
     "read-as-text": "'version': '2.7'",
     "big-endian": "'highest'",
+    "equal-rows": "payments are not the 430",
+    "receipts-lost": "receipts are not those",
+    "log-of-before": "page.txt is not that of the final text",
+    "wider-page": "typeset.py was changed",
+    "a-new-file": "can no longer read",
+    "shipped-over-it": "not as it should be",
+    "clock-time": "first difference in line",
+    "text-only": "1 bytes b'\\x80'",
+    "all-versions": "counted",
+    "split-at-spaces": "counted",
 }
 """What the verifier says of each wrong delivery: it fails for its own fault and no other."""
 
@@ -37,15 +47,18 @@ def tools(root: Root) -> Root:
         missing = box.exec(
             "for p in bash python3 strings xxd; do command -v $p >/dev/null || echo $p; done"
         ).text.split()
+    if native.user_namespace().kind == "single":
+        pytest.skip("some tasks give files to other users: this user has no /etc/subuid entry")
     if missing:
         pytest.skip(f"this machine's /usr has no {', '.join(missing)}")
     return root
 
 
 def test_there_are_tasks() -> None:
-    assert len(ALL) >= 6
+    assert len(ALL) >= 12
     assert {task.settings["metadata"]["family"] for task in ALL} >= {
-        "service", "database", "replacement", "tests", "enumeration", "binary",
+        "service", "database", "replacement", "tests", "enumeration", "binary", "typesetting", "counting",
+        "deployment", "equivalence", "merging",
     }  # fmt: skip
 
 
