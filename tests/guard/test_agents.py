@@ -234,6 +234,25 @@ def test_codex_runs_no_hook_that_is_not_trusted(tmp_path: Path) -> None:
     assert len(agent.logs()) == 1
 
 
+@pytest.mark.parametrize("name", ["codex-0.146", "codex-newest", "claude-code-2.1.332", "qwen-code", "gemini-cli"])
+def test_the_doctor_proves_that_hooks_run(name: str, tmp_path: Path) -> None:
+    agent = made(name, tmp_path)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program = {"claude-code": "claude", "qwen-code": "qwen", "gemini-cli": "gemini"}.get(agent.host, "codex")
+    (programs / program).symlink_to(agent.program)
+    agent.env["PATH"] = f"{programs}:{os.environ['PATH']}"
+    told = agent.guard("doctor", agent.host, "--live", check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "its prompt and its stop came through the hooks" in told.stdout
+    assert not agent.logs(), "the canary leaves no trace"
+    if agent.host == "codex":
+        assert "Codex trusts all 6 hooks" in told.stdout
+        (agent.folder / "config.toml").unlink()
+        told = agent.guard("doctor", agent.host, "--live", check=False)
+        assert told.returncode == 1 and "hooks are untrusted" in told.stdout and "its hooks did not" in told.stdout
+
+
 # -- arms ----------------------------------------------------------------------------------------------------------------
 
 ARMS = ("real", "baseline", "sham", "sham-deny", "always-real", "without:service-persistence")

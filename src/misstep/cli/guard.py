@@ -183,14 +183,15 @@ def status() -> None:
 
 @command.command()
 @click.argument("host", type=click.Choice(_HOSTS), required=False)
+@click.option("--live", is_flag=True, help="Also run the host for one turn, against a model on this machine.")
 @debug_option
-def doctor(host: str | None) -> None:
+def doctor(host: str | None, live: bool) -> None:
     """Check HOST (default: every host that has the guard): version, configuration, trust, and that a hook runs."""
     from misstep.guard.doctor import examine
 
     bad = False
     for name in [host] if host else _HOSTS:
-        for finding in examine(name, Path.cwd(), asked=host is not None):
+        for finding in examine(name, Path.cwd(), asked=host is not None, live=live):
             bad = bad or finding.ok is False
             mark = {True: "ok", False: "BAD", None: "?"}[finding.ok]
             click.echo(f"{name:12} {mark:4} {finding.what}")

@@ -38,8 +38,11 @@ class Finding:
     what: str
 
 
-def examine(name: str, project: Path, asked: bool = True) -> list[Finding]:
-    """All findings for a host; [] where neither the host nor the guard in it is there and nobody asked for it."""
+def examine(name: str, project: Path, asked: bool = True, live: bool = False) -> list[Finding]:
+    """All findings for a host; [] where neither the host nor the guard in it is there and nobody asked for it.
+
+    live: also run the host itself for one turn, against a model on this machine.
+    """
     program = shutil.which(PROGRAMS[name][0])
     try:
         scopes = {scope: installed(name, scope, project) for scope in ("user", "project")}
@@ -59,7 +62,15 @@ def examine(name: str, project: Path, asked: bool = True) -> list[Finding]:
         if name == "codex":
             found += _trust(program, config_file(name, scope, project), project)
     found += _switched_off(name, project)
-    found.append(_seen(name))
+    if live and program is not None:
+        from .canary import flies
+
+        try:
+            found.append(Finding(*flies(name, program)))
+        except ValueError as error:
+            found.append(Finding(None, str(error)))
+    else:
+        found.append(_seen(name))
     return found
 
 
