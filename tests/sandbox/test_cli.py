@@ -142,3 +142,13 @@ def test_what_is_missing_is_said_with_what_mends_it(tmp_path: Path) -> None:
         check=True,
     ).stdout
     assert said.strip().endswith("set MISSTEP_SANDBOX_DIR")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root's sandboxes only need to enter their directory as another user")
+def test_a_closed_directory_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    env = {**os.environ, "MISSTEP_SANDBOX_DIR": str(closed / "store")}
+    program = "from misstep.sandbox import native; print(native.problem())"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=True).stdout
+    assert "is closed to others): set MISSTEP_SANDBOX_DIR" in said

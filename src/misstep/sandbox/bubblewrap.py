@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from misstep.sandbox import cgroups, native, store, transfer
+from misstep.sandbox import cgroups, layout, native, store, transfer
 from misstep.sandbox.base import (
     BASE_ENV,
     Bind,
@@ -30,22 +30,6 @@ from misstep.sandbox.running import Running
 from misstep.sandbox.shell import ResidentShell
 from misstep.sandbox.state import BubblewrapState, Layers
 from misstep.sandbox.users import User, look_up
-
-_CAPABILITIES = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "SETFCAP",
-    "NET_BIND_SERVICE",
-    "SYS_CHROOT",
-    "SYS_PTRACE",
-]
-"""Docker's, less MKNOD, NET_RAW and AUDIT_WRITE; SYS_PTRACE is init's alone, which takes it from what it starts."""
 
 _MUCH = 16_000_000
 """Bytes of a state that are written to disk at once: else every branch would wait for them."""
@@ -165,10 +149,10 @@ class BubblewrapSandbox:
             launch += ["--userns", str(space.fd)]
             if self.limits.processes is not None and "pids" not in held:
                 launch += ["--nproc", str(self.limits.processes + 2), space.inner_map]
-            launch += ["--mounts", *self._overlay(folder, space)]
+            launch += layout.mounts(mine.base, folder, self.layers.paths, self.limits.disk_mb)
             given = f"{channel.theirs.fileno()} {their_ready} {host} {int(self.fixed_addresses)}"
             inside = ["--setenv", "MISSTEP_INIT", given, "--argv0", "misstep-init", "--", tools.helper_path]
-            command = [*launch, "--", tools.bubblewrap, *self._arguments(folder / "root", rules), *inside]
+            command = [*launch, "--", tools.bubblewrap, *self._isolation(folder / "root", rules), *inside]
             passed = [tools.helper, space.fd, channel.theirs.fileno(), their_ready, host, rules, *joined]
             self._process = subprocess.Popen(
                 command,
@@ -192,66 +176,9 @@ class BubblewrapSandbox:
                 if fd >= 0:
                     os.close(fd)
 
-    def _overlay(self, folder: Path, space: native.UserNamespace) -> list[str]:
-        """The launcher's words that lay a writable layer over ours, at folder/root."""
-        base, words = owner().base, []
-        gone = next((path for path in self.layers.paths if not path.is_dir()), None)
-        if gone is not None:
-            raise SandboxError(f"the sandbox did not start: there is no layer {gone}")
-        (folder / "root").mkdir()
-        writable = folder
-        if self.limits.disk_mb is not None:
-            writable = folder / "t"
-            self._make(writable, space)
-            words += ["--tmpfs", str(writable), f"size={self.limits.disk_mb}m,mode=0755"]
-        else:
-            self._make(folder / "upper", space)
-            self._make(folder / "work", space)
-
-        def short(path: Path) -> str:  # the layers' names share one page; the launcher runs in the store
-            text = str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
-            return text.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
-
-        lower = ":".join(short(path) for path in reversed(self.layers.paths))
-        options = f"lowerdir={lower},upperdir={short(writable / 'upper')},workdir={short(writable / 'work')}"
-        if len(options) > 4000:
-            raise SandboxError(f"too many layers: {len(self.layers.paths)}")
-        return [*words, "--overlay", str(folder / "root"), options]
-
-    @staticmethod
-    def _make(path: Path, space: native.UserNamespace) -> None:
-        path.mkdir()
-        path.chmod(0o755)
-        if os.geteuid() == 0:
-            os.chown(path, space.outer_uid, space.outer_gid)
-
-    def _arguments(self, merged: Path, rules: int) -> list[str]:
-        # No --die-with-parent: the "parent" is the thread that calls, and may end long before this process. Init watches
-        # the process itself.
-        words = [
-            "--unshare-pid",
-            "--as-pid-1",
-            "--unshare-ipc",
-            "--unshare-uts",
-            "--unshare-cgroup",
-            "--hostname",
-            "sandbox",
-        ]
-        if self.network == "none":
-            words.append("--unshare-net")
-        words += ["--cap-drop", "ALL"]
-        for name in _CAPABILITIES:
-            words += ["--cap-add", f"CAP_{name}"]
-        words += ["--clearenv"]
-        words += ["--bind", str(merged), "/"]
-        words += ["--proc", "/proc", "--dev", "/dev"]
-        if self.network == "host":
-            words += ["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
-        for bind in (*self.root.binds, *self.binds):
-            words += ["--ro-bind" if bind.read_only else "--bind", str(bind.source), bind.target]
-        words += ["--dir", self.workdir] if self.workdir != "/" else []
-        words += ["--add-seccomp-fd", str(rules)]
-        return words
+    def _isolation(self, merged: Path, rules: int) -> list[str]:
+        binds = [*self.root.binds, *self.binds]
+        return layout.isolation(merged, binds, self.workdir, rules, network=self.network == "host")
 
     def _complaint(self) -> str:
         if self._process is not None:
@@ -259,7 +186,12 @@ class BubblewrapSandbox:
                 self._process.wait(2)
         text = b"" if self._said is None else os.pread(self._said, 2000, 0)
         lines = text.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "no reason given"
+        said = lines[-1] if lines else "no reason given"
+        if "cannot mount the layers: Invalid argument" in said:
+            said += (
+                f" ({store.directory()} may be on an overlay itself: set MISSTEP_SANDBOX_DIR to a directory of a disk)"
+            )
+        return said
 
     @property
     def alive(self) -> bool:
@@ -438,7 +370,7 @@ class BubblewrapSandbox:
         """What a bounded tmpfs holds, copied out: it is seen only from bubblewrap's own process, held still for that."""
         assert self._process is not None and self._folder is not None
         tools, space = native.tools(), native.user_namespace()
-        self._make(upper, space)
+        layout.own_directory(upper)
         os.kill(self._process.pid, signal.SIGSTOP)
         try:
             assert self._channel is not None

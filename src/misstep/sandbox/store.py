@@ -41,6 +41,12 @@ def directory() -> Path:
                 folder.chmod(0o711)
     except OSError as error:
         raise Unavailable(f"sandboxes cannot be kept in {path} ({error.strerror}): set MISSTEP_SANDBOX_DIR") from error
+    if os.geteuid() == 0:
+        closed = next((above for above in path.resolve().parents if not above.stat().st_mode & 0o001), None)
+        if closed is not None:  # root inside is nobody here
+            raise Unavailable(
+                f"{path} cannot be entered by a sandbox ({closed} is closed to others): set MISSTEP_SANDBOX_DIR"
+            )
     return path
 
 
