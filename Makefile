@@ -51,7 +51,7 @@ bench-stats: setup ## exact inference against scipy's resampling
 bench-guard: setup ## a hook of the guard against bare interpreters
 	$(BIN)/python scripts/bench-guard
 catalogue: setup ## docs/catalogue.md, anew from the catalogue's modules and labels
-	$(BIN)/misstep catalogue --markdown > docs/catalogue.md
+	$(BIN)/misstep catalogue --markdown > docs/.catalogue && mv docs/.catalogue docs/catalogue.md
 
 bench-sandbox: $(VENV)/.dev ## sandboxes against Docker on the same root
 	scripts/install-sandbox

@@ -90,7 +90,6 @@ def test_pages_link_to_what_exists() -> None:
     missing = []
     for page in PAGES:
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
-            if not (page.parent / target).exists():
-                missing.append(f"{page.name}: {target}")
+        targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
+        missing += [f"{page.name}: {target}" for target in targets if not (page.parent / target).exists()]
     assert not missing

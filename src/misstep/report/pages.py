@@ -139,8 +139,6 @@ def _stream(items: list[dict[str, Any]]) -> list[str]:
 
 
 def _marked(mark: bool, text: str) -> list[str]:
-        r"[^\n\t\x20-\uffff]|[\x7f-\x9f]", lambda m: f"\\x{ord(m[0]):02x}", text
-    )  # a page holds no control codes
     first, *rest = printable(text).replace("```", "'''").split("\n")
     return [("✗ " if mark else "  ") + first, *("    " + line for line in rest)]
 
