@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -116,14 +117,18 @@ def test_check(root: Root) -> None:
     assert "bubblewrap" in shown and "processes   held by" in shown
 
 
-def test_what_is_missing_is_said_with_what_mends_it(tmp_path: Path) -> None:
+def test_what_is_missing_is_said_with_what_mends_it() -> None:
     """Without a C compiler, and without bubblewrap: one line that ends with a command."""
     program = (
         "import shutil, sys; shutil.which = lambda name, **_: None\n"
         "from misstep.sandbox import native\nprint(native.problem())"
     )
-    env = {**os.environ, "MISSTEP_SANDBOX_DIR": str(tmp_path / "store")}
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=True).stdout
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        env = {**os.environ, "MISSTEP_SANDBOX_DIR": f"{folder}/store"}
+        said = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=env, check=True
+        ).stdout
     assert said.strip().endswith("no C compiler: apt-get install gcc libc6-dev")
     program = (
         "import importlib.util, shutil, sys\nfind, which = importlib.util.find_spec, shutil.which\n"
