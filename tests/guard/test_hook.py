@@ -8,6 +8,7 @@ import random
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -234,13 +235,34 @@ def test_a_home_that_cannot_be_written(hooks: Hooks) -> None:
     assert "NotADirectoryError" in hooks.stderr or "FileExistsError" in hooks.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_home(hooks: Hooks) -> None:
+def test_a_read_only_home() -> None:
+    with tempfile.TemporaryDirectory() as home:
+        _read_only(Hooks(Path(home)))
+
+
+def _read_only(hooks: Hooks) -> None:
     hooks.use(plain_rules())
-    (hooks.home / "state").mkdir()
-    (hooks.home / "state").chmod(0o500)
-    assert hooks.prompt("Go carefully.") == {}
-    assert hooks.call("remove") == {}
+    hooks.prompt("Go carefully.")
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:  # root may write everywhere: run as somebody else
+        user = {"user": 65534, "group": 65534, "extra_groups": []}
+        hooks.python = "/usr/bin/python3"
+        hooks.home.chmod(0o755)
+        reads = subprocess.run([hooks.python, "-I", "-S", "-c", f"open({str(HOOK)!r})"], capture_output=True, **user)
+        if reads.returncode:
+            pytest.skip("another user cannot read the sources here")
+    for path in sorted([hooks.home / "state", *(hooks.home / "state").rglob("*")], reverse=True):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = (hooks.folder() / "log.jsonl").read_bytes()
+    payload = json.dumps({"session_id": "s", "hook_event_name": "Stop", "cwd": "/w"}).encode()
+    done = subprocess.run(
+        [hooks.python, "-I", "-S", str(HOOK), "claude-code"], input=payload, env=hooks.env, capture_output=True, **user
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"PermissionError" in done.stderr
+    assert (hooks.folder() / "log.jsonl").read_bytes() == before
+    for path in [hooks.home / "state", *(p for p in (hooks.home / "state").rglob("*") if p.is_dir())]:
+        path.chmod(0o700)  # so that it can be cleared away
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
