@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 from pathlib import Path
 
@@ -165,6 +166,57 @@ def test_search_and_misstep_and_agent_together(opened, report: Path):
     assert view.settled() == "3 occurrences in 2 of 3 sessions"
 
 
+ROWS = """() => Object.fromEntries([...document.querySelectorAll('.item')].map((item) => [item.id,
+  [...item.querySelectorAll('.row .bar b, .row .bar small, .row .num b, .row .num small')].map((n) => n.textContent)]))"""
+
+
+def _denominators(row: list[str]) -> str:
+    return row[1].split(" of ")[1]
+
+
+@pytest.mark.parametrize("rows", [20_000, 1])
+def test_neither_a_misstep_nor_a_search_changes_a_denominator(
+    opened, tmp_path: Path, making, monkeypatch: pytest.MonkeyPatch, rows: int
+):
+    """Over random sessions, whether all are listed or not: choosing a misstep leaves its row as it is."""
+    from misstep.report import page as module
+
+    monkeypatch.setattr(module, "ROWS", rows)
+    chance = random.Random(7)
+    for n in range(12):
+        commands = [
+            chance.choice(["ls", "echo BAD apples", "echo BAD pears", "echo PRE", "echo MAYBE"]) for _ in range(9)
+        ]
+        prompt = chance.choice(["Sort.", "Sort, in scope."])
+        making.session(
+            tmp_path / f"s/{n}.jsonl", commands if n % 3 else ["ls"], prompt=prompt, day=f"2026-03-{n + 1:02}"
+        )
+    making.trial(tmp_path / "s/t", ["ls", "echo BAD figs"], 0.0, task="t")
+    view = opened(page(tmp_path, tmp_path / "s", preview=True))
+    for agent, since in (("", ""), ("claude-code", ""), ("", "2026-03-05")):
+        view.page.select_option("#f-agent", agent)
+        view.page.fill("#f-from", since)
+        view.settled()
+        whole = view.page.evaluate(ROWS)
+        assert len(whole) == 3
+        for name in ("bad-word", "scoped-word", "preview-word"):
+            view.page.select_option("#f-misstep", label=name)
+            view.settled()
+            assert view.page.evaluate(ROWS) == {f"m-{name}": whole[f"m-{name}"]}
+        view.page.select_option("#f-misstep", "")
+        for words in ("apples", "figs", "nowhere at all"):
+            view.page.fill("#q", words)
+            view.settled()
+            found = view.page.evaluate(ROWS)
+            assert {k: _denominators(v) for k, v in found.items()} == {k: _denominators(v) for k, v in whole.items()}
+            for key, (share, _, times, _, rate, _) in found.items():
+                assert int(times[:-1]) <= int(whole[key][2][:-1])
+                for part, of in ((share, whole[key][0]), (rate, whole[key][4])):
+                    assert int(part.strip("<%–") or 0) <= int(of.strip("<%–") or 0)
+        view.page.fill("#q", "")
+    assert view.errors == []
+
+
 def test_what_was_not_counted_and_the_policies(opened, report: Path):
     view = opened(report)
     view.page.click("#tab-rest")
@@ -286,7 +338,7 @@ def test_the_data_is_one_json_value(report: Path):
     block = re.search(r'<script type="application/json" id="data">(.*?)</script>', report.read_text(), re.S)
     assert block is not None
     data = json.loads(block[1])
-    assert len(data["sessions"]) == 7 and data["left"] == {"rows": 0, "surroundings": 0}
+    assert len(data["sessions"]) == 7 and data["left"] == {"rows": 0, "surroundings": 0, "groups": []}
     assert "<" not in block[1] and "&" not in block[1]
 
 
@@ -299,7 +351,8 @@ def test_a_page_has_room_for_many(tmp_path: Path, making, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "ROWS", 2)
     text = page(tmp_path, tmp_path / "s").read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
-    assert data["left"] == {"rows": 2, "surroundings": 2} and len(data["sessions"]) == 6
+    assert (data["left"]["rows"], data["left"]["surroundings"]) == (2, 2) and len(data["sessions"]) == 6
+    assert [g["n"] for g in data["left"]["groups"]] == [2] and data["left"]["groups"][0]["steps"] == 2
     assert sum("context" in s for s in data["sessions"]) == 2
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SURROUNDINGS = 24 << 20
 """Bytes of surroundings that a page holds; occurrences beyond it are listed without them."""
 ROWS = 20_000
-"""Sessions without an occurrence that a page lists."""
+"""Sessions without an occurrence that a page lists one by one; the others are summed up by agent, outcome and day."""
 _MARK = "\x00rows\x00"
 
 
@@ -36,10 +36,10 @@ def write(out: IO[bytes], result: Result, summary: Summary) -> None:
     head, tail = _frame(summary).split(_MARK)
     out.write(head.encode())
     ids = [t.id for t in summary.sorted()]
-    left: dict[str, int] = {"rows": 0, "surroundings": 0}
+    left: dict[str, Any] = {"rows": 0, "surroundings": 0, "groups": {}}
     for number, row in enumerate(_rows(result, summary, ids, left)):
         out.write((b",\n" if number else b"\n") + _json(row))
-    out.write(b'\n],"left":' + _json(left) + tail.encode())
+    out.write(b'\n],"left":' + _json({**left, "groups": list(left["groups"].values())}) + tail.encode())
 
 
 def _frame(summary: Summary) -> str:
@@ -162,7 +162,7 @@ def _doc(name: str) -> dict[str, Any]:
     }
 
 
-def _rows(result: Result, summary: Summary, ids: list[str], left: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _rows(result: Result, summary: Summary, ids: list[str], left: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """One row a session that counts; `left` gets the numbers of what the page has no room for."""
     number = {name: n for n, name in enumerate(ids)}
     plain, used = 0, 0
@@ -181,8 +181,24 @@ def _rows(result: Result, summary: Summary, ids: list[str], left: dict[str, int]
             plain += 1
             if plain > ROWS:
                 left["rows"] += 1
+                _group(left["groups"], row)
                 continue
         yield row
+
+
+def _group(groups: dict[tuple[Any, ...], dict[str, Any]], row: dict[str, Any]) -> None:
+    """Add a session that the page does not list to the sums that its denominators need."""
+    start, end = (None if row[name] is None else row[name] // 86400 * 86400 for name in ("start", "end"))
+    key = (row["agent"], row["passed"], start, end)
+    empty = {"agent": row["agent"], "passed": row["passed"], "start": start, "end": end}
+    group = groups.setdefault(key, {**empty, "n": 0, "steps": 0, "counts": {}, "scope": {}})
+    group["n"] += 1
+    group["steps"] += row["steps"]
+    for name, count_ in row["counts"].items():
+        known = group["counts"].get(name, (0, 0, 0))
+        group["counts"][name] = [a + b for a, b in zip(known, count_, strict=True)]
+    for name in row["scope"]:
+        group["scope"][name] = group["scope"].get(name, 0) + 1
 
 
 def _counts(record: dict[str, Any]) -> bool:

@@ -51,49 +51,46 @@
     for (const o of s.found) o.text = (o.command + "\n" + o.why).toLowerCase();
   }
 
+  /* Agent, outcome and dates choose the sessions that are looked at: they are the denominators. A misstep and a search
+     only choose among what was found in them, and change no denominator. */
   function chosen() {
     const q = filter.q.trim().toLowerCase();
     const from = filter.from ? Date.parse(filter.from + "T00:00:00Z") / 1000 : null;
     const to = filter.to ? Date.parse(filter.to + "T00:00:00Z") / 1000 + 86400 : null;
     const wanted = filter.misstep === "" ? null : Number(filter.misstep);
+    const fits = (s) => !((filter.agent && s.agent !== filter.agent) || (filter.outcome && outcomeOf(s) !== filter.outcome)
+      || (from !== null && (s.end === null || s.end < from)) || (to !== null && (s.start === null || s.start >= to)));
+    const base = sessions.filter(fits);
+    const groups = left.groups.filter(fits);
     const kept = [];
-    let base = 0;
-    let steps = 0;
-    for (const s of sessions) {
-      if (filter.agent && s.agent !== filter.agent) continue;
-      if (filter.outcome && outcomeOf(s) !== filter.outcome) continue;
-      if (from !== null && (s.end === null || s.end < from)) continue;
-      if (to !== null && (s.start === null || s.start >= to)) continue;
-      base += 1;
-      steps += s.steps;
+    for (const s of base) {
       const about = !q || s.about.includes(q);
       const found = s.found.filter((o) => (wanted === null || o.m === wanted) && (about || o.text.includes(q)));
-      if (!about && !found.length) continue;
-      if (wanted !== null && !(s.counts[wanted] && s.counts[wanted][1])) continue;
-      kept.push({ s, found });
+      const times = (m) => (wanted !== null && m !== wanted ? 0 : about ? (s.counts[m] || [0, 0])[1] : found.filter((o) => o.m === m).length);
+      if (wanted !== null ? !times(wanted) : !about && !found.length) continue;
+      kept.push({ s, found, times, all: missteps.reduce((n, m, i) => n + times(i), 0) });
     }
-    return { kept, base, steps, q, wanted };
+    const sum = (key) => [...base, ...groups].reduce((n, s) => n + key(s), 0);
+    return { base, groups, kept, q, wanted, total: sum((s) => s.n || 1), steps: sum((s) => s.steps) };
   }
 
   function tally(view) {
-    const sums = missteps.map((m, i) => ({ i, m, sessions: 0, times: 0, right: 0, unknown: 0, scope: 0, agents: new Map(), occ: [] }));
-    const inBase = new Set(view.kept.map((k) => k.s));
-    for (const { s, found } of view.kept) {
-      for (const [key, [right, wrong, unknown]] of Object.entries(s.counts)) {
-        const sum = sums[key];
-        if (!sum) continue;
-        sum.right += right;
-        sum.unknown += unknown;
-        const times = view.q ? found.filter((o) => o.m === sum.i).length : wrong;
-        if (!times) continue;
+    const sums = missteps.map((m, i) => ({ i, m, sessions: 0, times: 0, chances: 0, scope: 0, agents: new Map(), occ: [] }));
+    for (const s of [...view.base, ...view.groups]) {
+      for (const [key, [right, wrong]] of Object.entries(s.counts)) sums[key].chances += right + wrong;
+      for (const [key, n] of Object.entries(s.n ? s.scope : Object.fromEntries(s.scope.map((m) => [m, 1])))) sums[key].scope += n;
+    }
+    for (const { s, found, times } of view.kept) {
+      for (const sum of sums) {
+        const n = times(sum.i);
+        if (!n) continue;
         sum.sessions += 1;
-        sum.times += times;
+        sum.times += n;
         sum.agents.set(s.agent, (sum.agents.get(s.agent) || 0) + 1);
       }
-      for (const key of s.scope) if (sums[key]) sums[key].scope += 1;
       for (const o of found) sums[o.m].occ.push({ s, o });
     }
-    return { sums, total: inBase.size };
+    return sums;
   }
 
   /* -- steps in context ------------------------------------------------------------------------- */
@@ -150,15 +147,15 @@
       numbers.length ? stepsOf(s, numbers) : el("div", { class: "gap" }, "The steps around it are not kept in this page: the command above shows them."));
   }
 
-  function strip(s, jump) {
+  function strip(s, jump, found = s.found) {
     const node = svg("svg", { class: "strip", viewBox: "0 0 1000 18", preserveAspectRatio: "none", role: "img" });
     const title = svg("title");
-    title.textContent = `${many(s.length, "step")}, ${many(s.found.length, "misstep")}`;
+    title.textContent = `${many(s.length, "step")}, ${many(found.length, "misstep")}`;
     add(node, [title, svg("rect", { class: "base", x: 0, y: 6, width: 1000, height: 6, rx: 3 })]);
     const wide = Math.max(4, Math.min(12, 1000 / Math.max(1, s.length)));
     const x = (n) => (s.length > 1 ? (n / (s.length - 1)) * (1000 - wide) : 0);
     for (const n of new Set(s.fired)) node.append(svg("rect", { class: "fire", x: x(n), y: 4, width: wide, height: 10, rx: 1 }));
-    for (const n of new Set(s.found.map((o) => o.step))) {
+    for (const n of new Set(found.map((o) => o.step))) {
       const tick = svg("rect", { class: "tick", x: x(n), y: 0, width: wide, height: 18, rx: 1 });
       if (jump) tick.addEventListener("click", () => jump(n));
       node.append(tick);
@@ -238,7 +235,7 @@
   function misstepItem(sum, total, steps) {
     const { m } = sum;
     const base = m.scoped ? sum.scope : total;
-    const chances = sum.right + sum.times;
+    const { chances } = sum;
     const open = opened.has(m.id) && sum.times > 0;
     const node = el("article", { class: `item${open ? " open" : ""}${sum.times ? "" : " none"}`, id: `m-${m.id}` });
     const row = el("button", { type: "button", class: "row", "aria-expanded": String(open), disabled: !sum.times },
@@ -263,15 +260,15 @@
   /* -- sessions --------------------------------------------------------------------------------- */
   let sessionLimit = 100;
   function sessionTable(view) {
-    const rows = [...view.kept].sort((a, b) => b.found.length - a.found.length || (b.s.end || 0) - (a.s.end || 0));
+    const rows = [...view.kept].sort((a, b) => b.all - a.all || (b.s.end || 0) - (a.s.end || 0));
     const body = el("tbody", {});
-    for (const { s, found } of rows.slice(0, sessionLimit)) {
+    for (const { s, found, all } of rows.slice(0, sessionLimit)) {
       const outcome = outcomeOf(s);
       body.append(el("tr", {},
         el("td", { class: "t" }, el("button", { type: "button", on: { click: () => openSession(s) } }, s.title || s.id || s.path),
           el("small", {}, [agentName(s.agent), s.model, s.task].filter(Boolean).join(" · "))),
-        el("td", { class: "wide at" }, strip(s)),
-        el("td", { class: "r" }, num(found.length)),
+        el("td", { class: "wide at" }, strip(s, null, found)),
+        el("td", { class: "r" }, num(all)),
         el("td", { class: "r wide" }, num(s.steps)),
         el("td", { class: "d" }, day(s.end), outcome === "unknown" ? null : el("span", { class: "tag " + (outcome === "passed" ? "good" : "hot") }, outcome))));
     }
@@ -323,16 +320,15 @@
   /* -- drawing ---------------------------------------------------------------------------------- */
   function render() {
     const view = chosen();
-    const { sums, total } = tally(view);
-    const base = filter.misstep === "" && !view.q ? total : view.base;
+    const sums = tally(view);
     const list = sums.filter((s) => view.wanted === null || s.i === view.wanted)
       .sort((a, b) => b.sessions - a.sessions || b.times - a.times || (a.m.id < b.m.id ? -1 : 1));
     const times = list.reduce((n, s) => n + s.times, 0);
     $("view-missteps").replaceChildren(...(list.length ? [
       el("div", { class: "heads", "aria-hidden": "true" }, el("span", {}, "The agent …"), el("span", {}, "Share of sessions"), el("span", {}, ""), el("span", {}, ""), el("span", {}, "")),
-      el("div", { class: "list" }, list.map((s) => misstepItem(s, base, view.steps)))] : [el("p", { class: "empty" }, "No misstep is stable yet: scan with --preview.")]));
+      el("div", { class: "list" }, list.map((s) => misstepItem(s, view.total, view.steps)))] : [el("p", { class: "empty" }, "No misstep is stable yet: scan with --preview.")]));
     $("view-sessions").replaceChildren(...sessionTable(view));
-    $("status").textContent = `${many(times, "occurrence")} in ${num(view.kept.filter((k) => k.found.length).length)} of ${many(base, "session")}`;
+    $("status").textContent = `${many(times, "occurrence")} in ${num(view.kept.filter((k) => k.all).length)} of ${many(view.total, "session")}`;
     label("tab-missteps", list.filter((s) => s.times).length);
     label("tab-sessions", view.kept.length);
     label("tab-policies", facts.policies.length);
