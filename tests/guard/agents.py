@@ -18,7 +18,19 @@ from .model_server import ModelServer
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIS = ROOT / ".clis"
-SECRETS = ("OPENAI", "ANTHROPIC", "CLAUDE", "CODEX", "GEMINI", "GOOGLE", "QWEN", "OPENCODE", "MISSTEP", "IS_SANDBOX")
+SECRETS = (
+    "OPENAI",
+    "ANTHROPIC",
+    "CLAUDE",
+    "CODEX",
+    "GEMINI",
+    "GOOGLE",
+    "QWEN",
+    "OPENCODE",
+    "PI_",
+    "MISSTEP",
+    "IS_SANDBOX",
+)
 
 
 def program(name: str, *candidates: str) -> Path:
@@ -89,6 +101,11 @@ class Agent:
         self.folder = self.home / ".config" / "opencode"
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def _prepare_pi(self) -> None:
+        self.program = program(self.version, "node_modules/.bin/pi")
+        self.folder = self.home / ".pi" / "agent"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
     def environment(self, port: int) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(SECRETS)}
         env.update(
@@ -111,6 +128,13 @@ class Agent:
             )
         elif self.host == "qwen-code":
             env.update(OPENAI_BASE_URL=url + "/v1", OPENAI_API_KEY="dummy", OPENAI_MODEL="qwen3-coder", NO_BROWSER="1")
+        elif self.host == "pi":
+            model = {"id": "fake-model", "name": "Fake", "contextWindow": 100000, "maxTokens": 1000}
+            provider = {"baseUrl": url + "/v1", "api": "openai-completions", "apiKey": "dummy", "models": [model]}
+            (self.folder / "models.json").write_text(json.dumps({"providers": {"fake": provider}}))
+            env.update(PI_CODING_AGENT_DIR=str(self.folder), PI_OFFLINE="1")
+            # it needs a newer node than others, which is installed beside it
+            env["PATH"] = f"{CLIS / self.version / 'node_modules/.bin'}:{env['PATH']}"
         elif self.host == "opencode":
             model = {"fake-model": {"name": "Fake", "tool_call": True, "limit": {"context": 100000, "output": 1000}}}
             provider = {"npm": "@ai-sdk/openai-compatible", "name": "Fake", "models": model}
@@ -191,6 +215,8 @@ class Agent:
             return [*words, "--model", self.model or "claude-sonnet-4-5", *extra]
         if self.host == "qwen-code":
             return ["-p", prompt, "--yolo", "--auth-type", "openai", *extra]
+        if self.host == "pi":
+            return ["--print", "--model", "fake/fake-model", *extra, prompt]
         if self.host == "opencode":
             return ["run", "--model", "fake/fake-model", *extra, prompt]
         return ["-p", prompt, "--yolo", "--output-format", "stream-json", "-m", self.model or "gemini-2.5-pro", *extra]

@@ -31,6 +31,7 @@ AGENTS = {
     "qwen-code": ("qwen-code", "qwen-code", ""),
     "gemini-cli": ("gemini-cli", "gemini-cli", ""),
     "opencode": ("opencode", "opencode", ""),
+    "pi": ("pi", "pi", ""),
 }
 MAIN = ("codex-0.146", "codex-newest-code-mode", "claude-code-2.1.332")
 

@@ -189,7 +189,7 @@ def test_answers_are_valid_for_the_host(name: str) -> None:
     adapter = host(name)
     deny = json.loads(adapter.answer(Decision(3, "before", "", "deny", 'Not "so".'), {}))
     stop = json.loads(adapter.answer(Decision(3, "stop", "", "instruct", "One more thing."), {}))
-    if name == "opencode":
+    if name in ("opencode", "pi"):
         assert (deny, stop) == ({"deny": 'Not "so".'}, {"text": "One more thing."})
         assert json.loads(adapter.answer(Decision(3, "before", "", "instruct", "x"), {})) == {"text": "x"}
         return
@@ -299,6 +299,17 @@ def test_opencode() -> None:
     (after,) = records("opencode", **base, **call, hook_event_name="PostToolUse", tool_response=shown)
     assert after["result"] == {"failed": True, "exit": 2, "output": "no"}
     assert records("opencode", **base, hook_event_name="Stop")[0]["e"] == "stop"
+
+
+def test_pi() -> None:
+    base = {"session_id": "s", "cwd": "/w", "hook_event_name": "PostToolUse"}
+    call = {"tool_name": "bash", "tool_input": {"command": "make"}, "tool_use_id": "t"}
+    shown = {"output": "no rule\n\nCommand exited with code 2", "failed": True}
+    (after,) = records("pi", **base, **call, tool_response=shown)
+    assert after["result"] == {"failed": True, "exit": 2, "output": "no rule"}
+    (after,) = records("pi", **base, **call, tool_response={"output": "ok", "failed": False})
+    assert after["result"] == {"failed": False, "exit": 0, "output": "ok"}
+    assert records("pi", **{**base, "hook_event_name": "Stop"}, last_assistant_message="Done.")[0]["message"] == "Done."
 
 
 # -- exit statuses from Codex's transcript ------------------------------------------------------------------------------

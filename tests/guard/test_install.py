@@ -181,21 +181,25 @@ def test_a_dry_run_is_a_diff(home: Path) -> None:
     assert not (home / ".claude").exists() and not (home / "state").exists()
 
 
-def test_a_plugin_is_a_file_of_its_own(home: Path) -> None:
-    path = home / ".config" / "opencode" / "plugin" / "misstep-guard.js"
-    assert plan_uninstall("opencode").empty and installed("opencode") == "no"
-    install("opencode")
-    assert installed("opencode") == "yes" and json.dumps(command("opencode")) in path.read_text()
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("opencode", ".config/opencode/plugin/misstep-guard.js"), ("pi", ".pi/agent/extensions/misstep-guard.ts")],
+)
+def test_a_plugin_is_a_file_of_its_own(home: Path, name: str, place: str) -> None:
+    path = home / place
+    assert plan_uninstall(name).empty and installed(name) == "no"
+    install(name)
+    assert installed(name) == "yes" and json.dumps(command(name)) in path.read_text()
     path.write_text(path.read_text().replace("/misstep/guard/hook.py", "/old/misstep/guard/hook.py"))
-    assert installed("opencode") == "other version"
-    install("opencode")
-    assert installed("opencode") == "yes"
-    uninstall("opencode")
+    assert installed(name) == "other version"
+    install(name)
+    assert installed(name) == "yes"
+    uninstall(name)
     assert not path.exists()
     path.write_text("// a plugin of mine")
     with pytest.raises(InstallError, match="is not ours"):
-        plan_install("opencode")
-    uninstall("opencode")
+        plan_install(name)
+    uninstall(name)
     assert path.read_text() == "// a plugin of mine"
 
 

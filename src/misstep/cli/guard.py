@@ -14,7 +14,7 @@ from . import Failure, debug_option
 if TYPE_CHECKING:
     from misstep.guard.journal import Firing, Log
 
-_HOSTS = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor", "opencode")
+_HOSTS = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor", "opencode", "pi")
 _host = click.argument("host", type=click.Choice(_HOSTS))
 _scope = click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", help="Whose configuration. Default: user."

@@ -26,6 +26,7 @@ PROGRAMS = {
     "copilot-cli": ("copilot", (1, 0, 0)),
     "cursor": ("cursor-agent", (0, 0, 0)),
     "opencode": ("opencode", (1, 18, 0)),
+    "pi": ("pi", (1, 6, 0)),
 }
 """The program of each host, and the oldest version that was tried."""
 

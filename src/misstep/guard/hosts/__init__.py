@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NAMES = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor", "opencode")
+NAMES = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor", "opencode", "pi")
 
 
 @record(slots=True)
