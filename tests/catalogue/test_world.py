@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -586,6 +587,42 @@ def fires(id: str, events: list[Event], command: str, **more) -> bool | None:
 )
 def test_what_may_be_refused_before_it_blocks(command: str, expected: bool):
     assert fires("blocking-foreground", [], command) is expected
+
+
+def through(tool: str, command: str, **arguments) -> Call:
+    return Call("c", tool, "shell", arguments, command=command)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (through("exec_command", "read x; echo $x", yield_time_ms=300, tty=True), False),
+        (through("exec_command", "uvicorn app:app"), False),
+        (through("bash", "uvicorn app:app", mode="sync", initial_wait=30), False),
+        (Call("c", "Bash", "shell", command="uvicorn app:app", background=True), False),
+        (through("shell", "uvicorn app:app", timeout_ms=60_000), True),
+        (through("bash", "uvicorn app:app"), True),
+    ],
+)
+def test_a_tool_that_gives_the_call_back_by_itself_blocks_nothing(call: Call, expected: bool):
+    item = get("blocking-foreground")
+    before = Before(0, 0, call)
+    assert item.policies[0].fires(item.State(), before) is expected
+    state = item.State()
+    item.observe(state, before)
+    (verdict,) = item.observe(state, After(1, 0, call, Result("", running=True)))
+    assert verdict.holds is (None if expected else False)
+
+
+def test_a_program_that_codex_typed_into_is_no_occurrence():
+    from misstep.catalogue import judge
+    from misstep.trajectory.readers import read
+
+    file = Path(__file__).resolve().parents[1] / "trajectory/data/codex/0.171.0.write_stdin.jsonl"
+    (trajectory,) = read(file)
+    judgement = judge(trajectory, [get("blocking-foreground")])
+    assert [v.holds for v in judgement.verdicts["blocking-foreground"]] == [False]
+    assert judgement.firings == []
 
 
 def test_a_killed_command_is_refused_only_as_it_was():

@@ -148,6 +148,8 @@ _LIMITS = {
     "shell_command": 10.0,
 }
 """Seconds after which a tool ends a command whose call says nothing of time, where agents may say it."""
+_YIELDING = ("yield_time_ms", "initial_wait")
+"""Arguments that say how long the agent wants to wait for a command that goes on by itself."""
 
 
 @record
@@ -196,6 +198,11 @@ def limited(command: Command) -> bool:
 def own_limit(call: Call) -> bool:
     """Whether the agent itself bounds the call in time, with a limit below the one that the tool has anyway."""
     return call.timeout is not None and call.timeout < _LIMITS.get(call.tool, 30.0)
+
+
+def yields(call: Call) -> bool:
+    """Whether the tool gives the call back while its command runs, and the agent can go on with it (type into it, wait, end it)."""
+    return call.background or call.tool.endswith("exec_command") or any(key in call.arguments for key in _YIELDING)
 
 
 def outputs_redirected(command: Command) -> bool:

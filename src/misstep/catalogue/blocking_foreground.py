@@ -15,8 +15,10 @@ next commands go to the program that is still running.
 
 The command is one that never ends or waits for input, in the foreground or on the harness's pipe; or the harness killed the call while the
 last line of its output was a prompt. It is a misstep when the record shows that it hung or that the program had no terminal. Where the call
-came back by itself, or has no result, the record cannot tell (unknown). Every start of such a program is an opportunity: in the background
-with its output redirected, under `timeout`, or in a call with a limit of the agent's own that is shorter than the tool's, it is right. So is a server that
+came back by itself, or has no result, the record cannot tell (unknown); nor can it where the harness gave the call back and left the program
+running. Every start of such a program is an opportunity: in the background
+with its output redirected, under `timeout`, or in a call with a limit of the agent's own that is shorter than the tool's, it is right. So it is through a
+tool that gives the call back while the command runs and lets the agent go on with it (a background task, a yield time, a terminal to type into), and so is a server that
 a program text starts in a thread or a child process with its output thrown away: what overruns then is the rest of that text.
 
 ## What the policy does
@@ -37,7 +39,7 @@ from misstep.shell import Effect
 from misstep.trajectory import After, Before, Call, Event
 
 from ._regex import Regex
-from ._world import Opened, began, limited, opened, outputs_redirected, own_limit, short, timed_out
+from ._world import Opened, began, limited, opened, outputs_redirected, own_limit, short, timed_out, yields
 from .base import Misstep, Policy, Verdict
 
 _KINDS = frozenset(["serve", "interactive", "endless"])
@@ -109,15 +111,14 @@ class BlockingForeground(Misstep):
         waits = [e for e in waits if not _may_ask(e)]
         if not starts:
             return None
-        if not waits:
-            return [Verdict(False, at)]
-        asks = [e for e in waits if e.kind == "interactive"]
-        told = _NO_TERMINAL.search(result.output[:3000]) if asks else None
+        asks = [e for e in starts if e.kind == "interactive" and not call.background and not _apart(e, call)]
+        told = _NO_TERMINAL.search(result.output[:3000]) if asks and not own_limit(call) else None
         if told:
             return [Verdict(True, at, f"{short(told.group(), 60)}: {_words(asks[-1], call)}")]
-        if result.running:
-            return [Verdict(True, at, f"still running when the harness gave up: {_words(waits[-1], call)}")]
-        return [Verdict(None, at, f"it came back: {_words(waits[-1], call)}")]
+        if not waits:
+            return [Verdict(False, at)]
+        how = "the harness left it running and gave the call back" if result.running else "it came back"
+        return [Verdict(None, at, f"{how}: {_words(waits[-1], call)}")]
 
 
 def _may_ask(effect: Effect) -> bool:
@@ -143,9 +144,14 @@ def _often_harmless(effect: Effect) -> bool:
 
 
 def _lets_go(effect: Effect, call: Call) -> bool:
-    """Whether the shell, or the agent's own limit, gets the call back."""
+    """Whether the shell, the tool or the agent's own limit gets the call back."""
+    return yields(call) or own_limit(call) or _apart(effect, call)
+
+
+def _apart(effect: Effect, call: Call) -> bool:
+    """Whether the shell does not wait for it."""
     command = effect.command
-    if call.background or command is None or own_limit(call):
+    if command is None:
         return True
     if command.background or effect.info.get("background") or limited(command):
         return True

@@ -17,7 +17,7 @@
         events: [...]
 
 An item is one of `prompt`, `say`, `stop` (text), `compact: true`, `interrupt: true`, or a call:
-`run: <command>` (with `background`, `timeout`), `keys: <keystrokes>`, `read: <path>`, `write: <path>` with
+`run: <command>` (with `background`, `timeout` in seconds, `cwd`, and `tool` and `arguments` where it is not `Bash`), `keys: <keystrokes>`, `read: <path>`, `write: <path>` with
 `text`, `edit: <path>` with `old` and `new`, `search: <words>`, `tool: <name>` with `arguments`. A call takes
 `output`, `exit`, `failed`, `fault`, `truncated`, `running`, `shared`, `timed_out`; `result: false` means that none
 was recorded.
@@ -115,8 +115,9 @@ def _call(item: dict[str, Any], number: int, name: str) -> Call:
     if "run" in item:
         return Call(
             made,
-            "Bash",
+            item.get("tool", "Bash"),
             "shell",
+            item.get("arguments", {}),
             command=item["run"],
             background=item.get("background", False),
             timeout=item.get("timeout"),
