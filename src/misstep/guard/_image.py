@@ -241,7 +241,7 @@ class _Expressions(type(sys)):  # type: ignore[misc]
         recorder = _Recorder(real)
         compiler._sre = recorder  # type: ignore[attr-defined]
         try:
-            found = whole.compile(*key)
+            found = compiler.compile(*key)  # not from the cache of `re`
         finally:
             compiler._sre = real  # type: ignore[attr-defined]
         if recorder.program is not None:
