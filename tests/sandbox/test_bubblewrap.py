@@ -314,6 +314,16 @@ class TestFiles:
         with pytest.raises(SandboxError, match="/tmp/absent"):
             box.download("/tmp/absent", tmp_path / "x")
 
+    def test_more_than_a_command_may_write(self, make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+        box = make(limits=Limits(output_mb=0.1))
+        (tmp_path / "large").write_bytes(b"0123456789" * 300_000)
+        box.upload(tmp_path / "large", "/app/large")
+        box.download("/app/large", tmp_path / "back")
+        box.download("/app", tmp_path / "folder")
+        assert (
+            (tmp_path / "back").read_bytes() == (tmp_path / "folder" / "large").read_bytes() == b"0123456789" * 300_000
+        )
+
     def test_binds(self, make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         shared = tmp_path / "shared"
         shared.mkdir()
@@ -441,6 +451,29 @@ class TestNothingIsLeft:
         assert not folder.exists()
         for place in cgroups.places():
             assert list(place.path.glob(f"{folder.name}.*")) == []
+
+    def test_a_process_that_just_ends(self, root) -> None:  # type: ignore[no-untyped-def]
+        program = (
+            "from misstep.sandbox import roots, bubblewrap\n"
+            "box = bubblewrap.BubblewrapSandbox(roots.host()); box.start()\n"
+            "box.exec('setsid sleep 4747 & true'); print(bubblewrap.owner().path)\n"
+        )
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        folder = Path(run.stdout.strip())
+        assert not folder.exists()
+        assert processes_with("4747") == []
+        for place in cgroups.places():
+            assert list(place.path.glob(f"{folder.name}.*")) == []
+
+    def test_an_interrupt_at_the_terminal_is_the_hosts_alone(self, root) -> None:  # type: ignore[no-untyped-def]
+        program = (
+            "import os, signal\nfrom misstep.sandbox import roots, bubblewrap\n"
+            "box = bubblewrap.BubblewrapSandbox(roots.host()); box.start()\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN); os.killpg(0, signal.SIGINT)\n"
+            "print(box.exec('sleep 0.1; echo alive').text)\n"
+        )
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, start_new_session=True)
+        assert run.stdout.strip() == "alive", run.stderr
 
     def test_a_living_host_is_not_collected(self, box: BubblewrapSandbox) -> None:
         program = "from misstep.sandbox import store; print(store.collect(store.directory()))"

@@ -11,8 +11,9 @@ import subprocess
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from misstep.sandbox import cgroups, layout, native, store, transfer
 from misstep.sandbox.base import (
@@ -162,6 +163,7 @@ class BubblewrapSandbox:
                 pass_fds=passed,
                 env={},
                 cwd=mine.base,
+                start_new_session=True,  # Ctrl-C is for the host; and no terminal of the host's is theirs
             )
             os.close(their_ready)
             their_ready = -1
@@ -254,11 +256,17 @@ class BubblewrapSandbox:
         env: Mapping[str, str] | None = None,
         user: str | int | None = None,
         timeout: float | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | IO[bytes] | None = None,
         merge: bool = False,
         agent: bool = True,
+        output_mb: float | None = None,
     ) -> Running:
-        """Starts a command, as `exec` does, and returns once it has its process. Close what it returns."""
+        """Starts a command, as `exec` does, and returns. Close what it returns.
+
+        Args:
+            stdin: bytes, or an open file that the command reads from where it stands.
+            output_mb: instead of the limits' own.
+        """
         channel, number, who = self._open(), self._next(), self._user(user)
         folder = cwd or self.workdir
         argv = [self.shell_path(), "-c", command] if isinstance(command, str) else list(command)
@@ -266,10 +274,12 @@ class BubblewrapSandbox:
         outputs = (out, out if merge else self._sink())
         source = None
         try:
-            if stdin is not None:
+            if isinstance(stdin, bytes):
                 source = self._sink()
                 _write_all(source, stdin)
                 os.lseek(source, 0, os.SEEK_SET)
+            elif stdin is not None:
+                source = os.dup(stdin.fileno())
             answer = channel.execute(
                 number,
                 argv,
@@ -281,7 +291,8 @@ class BubblewrapSandbox:
                 file_bytes=(self.limits.file_mb or 0) * 1024 * 1024,
                 agent=agent,
             )
-            return Running(channel, number, answer, argv[0], folder, outputs, source, self.limits, timeout)
+            limits = self.limits if output_mb is None else replace(self.limits, output_mb=output_mb)
+            return Running(channel, number, answer, argv[0], folder, outputs, source, limits, timeout)
         except BaseException:
             self._close({*outputs, source})
             raise

@@ -43,19 +43,27 @@ class Running:
         seconds = limits.seconds if timeout is None else timeout
         self._deadline = None if seconds is None else self._began + seconds
 
-    def wait(self) -> Done:
+    @property
+    def output(self) -> int:
+        """The file of its standard output."""
+        return self._outputs[0]
+
+    def wait(self, *, read: bool = True) -> Done:
         """Waits for its end, or ends it at its limits.
+
+        Args:
+            read: whether the result has the standard output; else it stays in its file.
 
         Raises:
             SandboxGone: the sandbox ended first.
             SandboxError: the program or its directory is not there.
         """
         try:
-            return self._wait()
+            return self._wait(read)
         except NotStarted as error:
             raise error.about(self._program, self._folder) from error
 
-    def _wait(self) -> Done:
+    def _wait(self, read: bool) -> Done:
         timed_out = flooded = False
         pause = 0.02
         ended: Ended | None = None
@@ -72,14 +80,17 @@ class Running:
                     raise SandboxError("a command outlived its end: it is stuck in the kernel")
         out, err = self._outputs
         return Done(
-            os.pread(out, self._limit, 0),
-            b"" if err == out else os.pread(err, self._limit, 0),
+            self._read(out) if read else b"",
+            b"" if err == out else self._read(err),
             124 if timed_out else ended.exit_code,
             time.monotonic() - self._began,
             timed_out,
             flooded,
             ended.cpu_seconds,
         )
+
+    def _read(self, fd: int) -> bytes:
+        return os.pread(fd, min(self._limit, os.fstat(fd).st_size), 0)
 
     def kill(self) -> None:
         """Ends everything that it started."""

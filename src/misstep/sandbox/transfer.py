@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import io
+import os
 import posixpath
+import shutil
 import tarfile
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from misstep.sandbox.base import SandboxError
 
@@ -14,22 +16,24 @@ if TYPE_CHECKING:
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
 
-def pack(source: Path, name: str | None = None) -> bytes:
-    """A tar of a file under `name`, or of what a directory holds; everything belongs to root."""
+_MOST_MB = 1e6
+"""Of a transfer: only the disk's room limits it."""
+
+
+def pack(source: Path, into: IO[bytes], name: str) -> None:
+    """Writes a tar of a file under `name`, or of what a directory holds; everything belongs to root."""
 
     def owned(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
         return entry
 
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
+    with tarfile.open(fileobj=into, mode="w") as tar:
         if source.is_dir():
             for path in sorted(source.iterdir()):
                 tar.add(path, path.name, filter=owned)
         else:
-            tar.add(source.resolve(), name or source.name, filter=owned)
-    return made.getvalue()
+            tar.add(source.resolve(), name, filter=owned)
 
 
 def upload(box: BubblewrapSandbox, source: Path, target: str, user: str | int | None = None) -> None:
@@ -37,10 +41,17 @@ def upload(box: BubblewrapSandbox, source: Path, target: str, user: str | int | 
     if not source.exists():
         raise SandboxError(f"{source} does not exist")
     into = target if source.is_dir() else posixpath.dirname(target) or "."
-    data = pack(source, posixpath.basename(target))
     # From inside the target: a directory entry of the tar then cannot replace it.
     text = 'mkdir -p -- "$1" && cd -- "$1" && tar -xf - --no-same-owner'
-    done = box.exec(["/bin/sh", "-c", text, "upload", into], stdin=data, user=user, timeout=600, cwd="/", agent=False)
+    with tempfile.TemporaryFile() as file:
+        pack(source, file, posixpath.basename(target))
+        file.seek(0)
+        words = ["/bin/sh", "-c", text, "upload", into]
+        running = box.begin(words, stdin=file, user=user, timeout=3600, cwd="/", agent=False)
+        try:
+            done = running.wait()
+        finally:
+            running.close()
     if done.exit_code:
         said = done.error_text.strip().splitlines()
         raise SandboxError(f"{source} could not be copied to {target}: {said[0] if said else 'tar failed'}")
@@ -54,22 +65,30 @@ def download(box: BubblewrapSandbox, source: str, target: Path) -> None:
     text = 'if [ -d "$1" ]; then cd -- "$1" && tar -cf - .; else tar -chf - -C "$2" -- "$3"; fi'
     parent, name = posixpath.split(source.rstrip("/"))
     words = ["/bin/sh", "-c", text, "download", source, parent or "/", name]
-    done = box.exec(words, timeout=600, cwd="/", agent=False)
-    if done.flooded:
-        raise SandboxError(f"{source} is larger than the limit of output ({box.limits.output_mb} MB)")
-    if done.exit_code:
-        said = done.error_text.strip().splitlines()
-        raise SandboxError(f"{source} could not be copied: {said[0] if said else 'tar failed'}")
-    with tarfile.open(fileobj=io.BytesIO(done.output)) as tar:
+    running = box.begin(words, timeout=3600, cwd="/", agent=False, output_mb=_MOST_MB)
+    try:
+        done = running.wait(read=False)
+        if done.exit_code:
+            said = done.error_text.strip().splitlines()
+            raise SandboxError(f"{source} could not be copied: {said[0] if said else 'tar failed'}")
+        with os.fdopen(os.dup(running.output), "rb") as file:
+            file.seek(0)
+            _unpack(file, name, target)
+    finally:
+        running.close()
+
+
+def _unpack(file: IO[bytes], name: str, target: Path) -> None:
+    with tarfile.open(fileobj=file) as tar:
         members = tar.getmembers()
         if len(members) == 1 and members[0].name == name and members[0].isreg():
             stream = tar.extractfile(members[0])
             assert stream is not None
             target.parent.mkdir(parents=True, exist_ok=True)
-            data = stream.read()
             if target.is_symlink():
                 target.unlink()
-            target.write_bytes(data)
+            with target.open("wb") as out:
+                shutil.copyfileobj(stream, out)
             target.chmod(members[0].mode & 0o777 | 0o600)
             return
         target.mkdir(parents=True, exist_ok=True)
