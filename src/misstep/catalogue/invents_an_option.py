@@ -13,7 +13,7 @@ too, and behind a pipe the refusal can pass for an empty answer. `PROGRAM --help
 ## How it is told
 
 The result says that an option is unknown, the option that it names stands in the command's own words, and the command did not
-run fine otherwise. Where the refused command stands before a `||` with the same program behind it, and that one succeeded, the guess was a way to
+run fine otherwise. An option that the tool has on other systems (`grep -P`, `cat -A`, `date -d` are GNU's and not BSD's) is not invented: unknown. Where the refused command stands before a `||` with the same program behind it, and that one succeeded, the guess was a way to
 ask, and right. Every shell call with a result is an opportunity.
 
 ## Known misses
@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from misstep.shell import Command
 from misstep.trajectory import After, Before, Call, Result
 
+from ._portability import only_elsewhere
 from ._regex import Regex
 from ._world import Opened, began, opened, short
 from .base import Misstep, Verdict
@@ -65,9 +66,10 @@ class InventsAnOption(Misstep):
         if at is None or event.result.fault or event.result.shared:
             return None
         told = _refused(event.call, event.result) if event.result.failed is not False or _piped(event.call) else None
-        if told:
-            return [Verdict(True, at, told)]
-        return [Verdict(False, at)]
+        if told is None:
+            return [Verdict(False, at)]
+        line, elsewhere = told
+        return [Verdict(None, at, f"{line} (other systems have it)") if elsewhere else Verdict(True, at, line)]
 
 
 def _piped(call: Call) -> bool:
@@ -75,8 +77,12 @@ def _piped(call: Call) -> bool:
     return call.script is not None and len(call.script.commands) > 1
 
 
-def _refused(call: Call, result: Result) -> str | None:
-    """The line that refuses an option which stands in the command."""
+def _refused(call: Call, result: Result) -> tuple[str, bool] | None:
+    """The line that refuses an option which stands in the command, and whether the tool has it on other systems.
+
+    A refusal of an invented option goes before one that is a matter of the system.
+    """
+    found: tuple[str, bool] | None = None
     output = result.output
     if call.script is None or call.script.damage or not _HINT.search(output):
         return None
@@ -95,8 +101,10 @@ def _refused(call: Call, result: Result) -> str | None:
                 continue
             if result.failed is False and all(_hedged(c, call.script.commands) for c in guilty):
                 return None
-            return short(line, 120)
-    return None
+            found = short(line, 120), all(only_elsewhere(c.name, option, line) for c in guilty)
+            if not found[1]:
+                return found
+    return found
 
 
 def _options(command: Command) -> list[str]:
