@@ -3,7 +3,10 @@
 Whatever happens here, the agent goes on: the exit status is 0 and the output is empty or valid for the host.
 """
 
+import gc
 import sys
+
+gc.disable()  # one event makes no garbage worth looking for
 
 
 def main() -> None:
