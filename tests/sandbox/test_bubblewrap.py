@@ -49,6 +49,30 @@ class TestExec:
     def test_merged_streams_keep_their_order(self, box: BubblewrapSandbox) -> None:
         assert box.exec("echo 1; echo 2 >&2; echo 3", merge=True).text == "1\n2\n3\n"
 
+    def test_streams_can_be_opened_by_name(self, box: BubblewrapSandbox) -> None:
+        """As with a pipe: what was written before stays, and every user may."""
+        command = "echo 1; echo 2 > /dev/stdout; echo 3 | tee /dev/stderr; echo 4 > /dev/fd/1"
+        done = box.exec(command)
+        assert (done.text, done.error_text) == ("1\n2\n3\n4\n", "3\n")
+        assert box.exec(command, merge=True).text == "1\n2\n3\n3\n4\n"
+        with box.shell() as shell:
+            assert shell.run(command).output == "1\n2\n3\n3\n4\n"
+            assert shell.run("exit 3").exit_code == 3
+        if box.exec("chown 1000 /app").exit_code == 0:
+            assert box.exec(command, user="agent").text == "1\n2\n3\n4\n"
+
+    def test_much_output_is_whole(self, box: BubblewrapSandbox) -> None:
+        wanted = "".join(f"{i}\n" for i in range(1, 300_001)).encode()
+        assert box.exec("seq 300000").output == wanted
+        assert box.exec("seq 300000 >&2").errors == wanted
+        with box.shell() as shell:
+            assert shell.run("seq 300000").output.encode() == wanted
+        assert box.exec("seq 300000 & echo first; wait").output.replace(b"first\n", b"", 1) == wanted
+
+    def test_output_after_the_end_blocks_no_daemon(self, box: BubblewrapSandbox) -> None:
+        box.exec("setsid sh -c 'sleep 0.1; seq 200000; echo done > /tmp/through' &")
+        assert eventually(lambda: box.exec("cat /tmp/through").text == "done\n")
+
     def test_a_signal_is_128_and_its_number(self, box: BubblewrapSandbox) -> None:
         assert box.exec("kill -TERM $$").exit_code == 128 + signal.SIGTERM
 

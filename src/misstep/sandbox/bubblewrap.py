@@ -269,6 +269,7 @@ class BubblewrapSandbox:
         """
         channel, number, who = self._open(), self._next(), self._user(user)
         folder = cwd or self.workdir
+        limits = self.limits if output_mb is None else replace(self.limits, output_mb=output_mb)
         argv = [self.shell_path(), "-c", command] if isinstance(command, str) else list(command)
         out = self._sink()
         outputs = (out, out if merge else self._sink())
@@ -289,9 +290,9 @@ class BubblewrapSandbox:
                 fds=outputs,
                 stdin=source,
                 file_bytes=(self.limits.file_mb or 0) * 1024 * 1024,
+                output_bytes=int(limits.output_mb * 1e6) + 1,
                 agent=agent,
             )
-            limits = self.limits if output_mb is None else replace(self.limits, output_mb=output_mb)
             return Running(channel, number, answer, argv[0], folder, outputs, source, limits, timeout)
         except BaseException:
             self._close({*outputs, source})

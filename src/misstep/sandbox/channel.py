@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from misstep.sandbox.base import SandboxError, SandboxGone
 from misstep.sandbox.users import User
 
-_HEADER = struct.Struct("=10IQ")
+_HEADER = struct.Struct("=10IQQ")
 _REPLY = struct.Struct("=iiqq")
-_EXEC, _KILL, _LIST, _END = 1, 2, 3, 4
+_EXEC, _KILL, _LIST, _END, _SYNC = 1, 2, 3, 4, 5
 _STARTED, _EXITED, _FAILED = 1, 2, 3
-_AGENT, _HAS_STDIN = 1, 2
+_AGENT, _HAS_STDIN, _PUMP_OUT, _PUMP_ERR, _MERGED = 1, 2, 4, 8, 16
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,40 @@ class Channel:
         fds: Sequence[int],
         stdin: int | None,
         file_bytes: int,
+        output_bytes: int,
         agent: bool,
+        errors_direct: bool = False,
     ) -> Answer:
-        """Starts a command; `fds` are its standard output and error."""
+        """Starts a command.
+
+        Args:
+            fds: files for its standard output and error; the same one twice where they are merged.
+            output_bytes: how large such a file may become; what is written beyond is dropped.
+            errors_direct: its standard error is the second descriptor itself (a pipe), not a pipe that init empties.
+        """
         words = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
         if any("\0" in word for word in words):
             raise SandboxError("a command, a variable or a path has a NUL character")
         groups = struct.pack(f"={len(user.groups)}I", *user.groups)
         body = groups + b"".join(os.fsencode(word) + b"\0" for word in words)
-        flags = (_AGENT if agent else 0) | (_HAS_STDIN if stdin is not None else 0)
+        flags = (_AGENT if agent else 0) | (_HAS_STDIN if stdin is not None else 0) | _PUMP_OUT
+        if fds[0] == fds[1]:
+            flags |= _MERGED
+        elif not errors_direct:
+            flags |= _PUMP_ERR
         header = _HEADER.pack(
-            _EXEC, number, flags, len(body), user.uid, user.gid, len(user.groups), len(argv), len(env), 0, file_bytes
+            _EXEC,
+            number,
+            flags,
+            len(body),
+            user.uid,
+            user.gid,
+            len(user.groups),
+            len(argv),
+            len(env),
+            0,
+            file_bytes,
+            output_bytes,
         )
         answer = Answer()
         try:
@@ -161,7 +184,7 @@ class Channel:
         answer = Answer()
         try:
             body = struct.pack(f"={len(spare)}I", *spare)
-            header = _HEADER.pack(operation, number, 0, len(body), 0, 0, len(spare), 0, 0, signal, 0)
+            header = _HEADER.pack(operation, number, 0, len(body), 0, 0, len(spare), 0, 0, signal, 0, 0)
             self._send(header, body, [*fds, answer.write])
             answer.sent()
             ended = answer.wait(30)
@@ -174,6 +197,10 @@ class Channel:
     def kill(self, number: int, *, signal: int = 9, spare: Sequence[int] = ()) -> int:
         """Signals everything of one command but the processes in `spare`; returns how many."""
         return self._ask(_KILL, number, signal=signal, spare=spare)
+
+    def sync(self) -> None:
+        """Returns when all that has been written so far is in the files of its outputs."""
+        self._ask(_SYNC)
 
     def end_session(self) -> int:
         """Ends what is attached to the agent; returns how many processes that were."""

@@ -2,7 +2,8 @@
  *
  *   launch   outside: joins cgroups and the user namespace, mounts the layers (and a bounded tmpfs), then execs bwrap.
  *   hold     outside: makes a user namespace, says so, and waits until its standard input closes.
- *   init     PID 1 inside: runs what the host asks for over a socket, reaps, and kills by session and by cookie.
+ *   init     PID 1 inside: runs what the host asks for over a socket, moves its output, reaps, and kills by session and
+ *            by cookie.
  *
  * init keeps CAP_SYS_PTRACE (it reads other users' /proc/PID/environ) and takes it from everything it starts, so
  * nothing inside may trace it, read its memory or follow its /proc links. As PID 1 it cannot be killed from inside.
@@ -135,14 +136,15 @@ static int hold(void) {
 
 /* ------------------------------------------------------------------ init */
 
-enum { OP_EXEC = 1, OP_KILL = 2, OP_LIST = 3, OP_END = 4 };
+enum { OP_EXEC = 1, OP_KILL = 2, OP_LIST = 3, OP_END = 4, OP_SYNC = 5 };
 enum { STARTED = 1, EXITED = 2, FAILED = 3 };
-enum { AGENT = 1, HAS_STDIN = 2 };
+enum { AGENT = 1, HAS_STDIN = 2, PUMP_OUT = 4, PUMP_ERR = 8, MERGED = 16 };
 
 struct header { /* host byte order: both ends run on one machine */
     uint32_t op, id, flags, length; /* length: bytes of the body that follows */
     uint32_t uid, gid, ngroups, argc, envc, signal;
     uint64_t fsize; /* bytes of the largest file a process may write; 0: no limit */
+    uint64_t most;  /* bytes that are kept of an output */
 };
 
 struct reply {
@@ -181,6 +183,51 @@ static void remember(uint32_t id, pid_t pid, int status, int agent) {
 
 static int session_alive(pid_t session);
 
+/* Output goes through pipes, as programs expect of it (a file would be truncated by `echo x > /dev/stderr`), but it is
+ * PID 1 that empties them into the host's files: a daemon that holds one blocks nobody and never writes to a reader that
+ * has gone. */
+struct pump {
+    int from, to;
+    pid_t pid;
+    uint64_t most;
+};
+
+static struct pump *pumps;
+static size_t n_pumps, pump_room;
+
+/* Moves what is in the pipe (not what is written meanwhile: at most its capacity); 0 when it has ended. */
+static int move(struct pump *p) {
+    static char block[1 << 16];
+    struct stat seen;
+    for (int i = 0; i < 32; i++) {
+        ssize_t got = read(p->from, block, sizeof block);
+        if (got < 0) return errno == EAGAIN || errno == EINTR;
+        if (got == 0) return 0;
+        if (fstat(p->to, &seen) || (uint64_t)seen.st_size >= p->most) continue; /* dropped: the host has seen enough */
+        for (ssize_t done = 0, n; done < got; done += n)
+            if ((n = write(p->to, block + done, got - done)) <= 0) break;
+    }
+    return 1;
+}
+
+static void drain(pid_t only) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n_pumps; i++) {
+        if ((only && pumps[i].pid != only) || move(&pumps[i])) pumps[kept++] = pumps[i];
+        else close(pumps[i].from), close(pumps[i].to);
+    }
+    n_pumps = kept;
+}
+
+static void add_pump(int from, int to, pid_t pid, uint64_t most) {
+    if (n_pumps == pump_room) {
+        pump_room = pump_room ? pump_room * 2 : 16;
+        pumps = realloc(pumps, pump_room * sizeof *pumps);
+        if (!pumps) die("realloc");
+    }
+    pumps[n_pumps++] = (struct pump){from, to, pid, most};
+}
+
 static void reap(void) {
     int status;
     struct rusage use;
@@ -188,6 +235,7 @@ static void reap(void) {
     while ((pid = wait4(-1, &status, WNOHANG, &use)) > 0)
         for (size_t i = 0; i < n_children; i++)
             if (children[i].pid == pid && children[i].status >= 0) {
+                drain(pid); /* what it wrote is there before it is said that it ended */
                 report(children[i].status, EXITED, status, &use);
                 close(children[i].status);
                 children[i].status = -1;
@@ -256,8 +304,24 @@ static void run(struct header *h, char *body, int *fds, int nfds) {
             else if (i <= h->argc) argv[i - 1] = at;
             else envp[i - 1 - h->argc] = at;
         }
-        pid_t pid = i == n && h->argc ? fork() : (errno = EINVAL, -1);
-        if (pid == 0) become(h, groups, argv, envp, cwd, fds, status);
+        int ends[2][2] = {{-1, -1}, {-1, -1}}, ok = i == n && h->argc;
+        for (int k = 0; k < 2 && ok; k++) {
+            if (!(h->flags & (k ? PUMP_ERR : PUMP_OUT))) continue;
+            ok = !pipe2(ends[k], O_CLOEXEC) && !fcntl(ends[k][0], F_SETFL, O_NONBLOCK);
+            if (ok && (h->uid || h->gid) && fchown(ends[k][1], h->uid, h->gid)) {} /* else its /dev/stdout is closed to it */
+        }
+        if (!ok && i != n) errno = EINVAL;
+        pid_t pid = ok ? fork() : -1;
+        if (pid == 0) {
+            int given[3] = {ends[0][1] >= 0 ? ends[0][1] : fds[0], ends[1][1] >= 0 ? ends[1][1] : fds[1], fds[2]};
+            if (h->flags & MERGED) given[1] = given[0];
+            become(h, groups, argv, envp, cwd, given, status);
+        }
+        for (int k = 0; k < 2; k++) {
+            if (ends[k][1] >= 0) close(ends[k][1]);
+            if (pid > 0 && ends[k][0] >= 0) add_pump(ends[k][0], fcntl(fds[k], F_DUPFD_CLOEXEC, 3), pid, h->most);
+            else if (ends[k][0] >= 0) close(ends[k][0]);
+        }
         if (pid > 0) {
             report(status, STARTED, pid, NULL);
             remember(h->id, pid, fcntl(status, F_DUPFD_CLOEXEC, 3), h->flags & AGENT);
@@ -360,6 +424,7 @@ static void kill_exec(struct header *h, char *body, int status) {
     for (int round = 0; round < 200; round++) {
         size_t n = each(1, kill_one, &t);
         total += n;
+        drain(0);
         reap();
         if (!n || (h->signal && h->signal != SIGKILL)) break;
         if (round) pause_ms(1);
@@ -384,6 +449,7 @@ static void end_session(struct header *h, int status) {
     t.hangup = 0;
     for (int round = 0; round < 40 && each(1, attached, &t); round++) { /* 0.2 s to go by themselves */
         pause_ms(5);
+        drain(0);
         reap();
     }
     t.hangup = SIGKILL;
@@ -449,6 +515,7 @@ static void serve(int control) {
     case OP_KILL: kill_exec(&h, body, status); break;
     case OP_LIST: list(fds, nfds, status); break;
     case OP_END: end_session(&h, status); break;
+    case OP_SYNC: drain(0), report(status, EXITED, 0, NULL); break;
     default: errno = ENOSYS; report(status, FAILED, errno, NULL);
     }
     for (int i = 0; i < nfds; i++) close(fds[i]);
@@ -480,10 +547,27 @@ static int init(void) {
     if (chdir("/")) die("chdir");
     if (write(ready, "r", 1) != 1) vanish();
     close(ready);
-    struct pollfd wait[3] = {{control, POLLIN, 0}, {signals, POLLIN, 0}, {host, POLLIN, 0}};
+    struct pollfd *wait = NULL;
+    size_t waiting = 0;
     for (;;) {
-        if (poll(wait, 3, -1) < 0 && errno != EINTR) vanish();
+        if (waiting < 3 + n_pumps) {
+            waiting = 16 + 2 * n_pumps;
+            wait = realloc(wait, waiting * sizeof *wait);
+            if (!wait) die("realloc");
+        }
+        wait[0] = (struct pollfd){control, POLLIN, 0};
+        wait[1] = (struct pollfd){signals, POLLIN, 0};
+        wait[2] = (struct pollfd){host, POLLIN, 0};
+        for (size_t i = 0; i < n_pumps; i++) wait[3 + i] = (struct pollfd){pumps[i].from, POLLIN, 0};
+        size_t polled = n_pumps;
+        if (poll(wait, 3 + polled, -1) < 0) {
+            if (errno != EINTR) vanish();
+            continue;
+        }
         if (wait[2].revents) vanish(); /* the host's process is gone */
+        int output = 0;
+        for (size_t i = 0; i < polled; i++) output |= wait[3 + i].revents;
+        if (output) drain(0);
         if (wait[1].revents) {
             struct signalfd_siginfo info;
             while (read(signals, &info, sizeof info) == sizeof info) {}

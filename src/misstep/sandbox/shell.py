@@ -74,7 +74,9 @@ class ResidentShell:
                 fds=(self._output, write_reply),
                 stdin=read_in,
                 file_bytes=(box.limits.file_mb or 0) * 1024 * 1024,
+                output_bytes=_LARGE + int(box.limits.output_mb * 1e6) + 1,
                 agent=self._agent,
+                errors_direct=True,
             )
             self._pid = self._answer.started()
             os.write(self._input, _PRELUDE.encode())
@@ -113,6 +115,10 @@ class ResidentShell:
         timed_out = code is None and not ended and seconds is not None and time.monotonic() - began >= seconds
         flooded = code is None and not ended and not timed_out
         took = time.monotonic() - began
+        if ended:
+            code = self._exit_code()
+        else:
+            channel.sync()
         shown_to = os.fstat(self._output).st_size  # not what the shell says of the killing
         if code is None and not ended:
             channel.kill(self._number, spare=[*older, self._pid])
@@ -123,17 +129,17 @@ class ResidentShell:
             code = 124 if timed_out else 137
         shown = os.pread(self._output, min(limit, shown_to - start), start).decode("utf-8", "replace")
         if ended:
-            try:
-                status = self._answer.wait(2) if self._answer and code is None else None
-            except NotStarted as error:
-                raise error.about(box.shell_path(), self._cwd or box.workdir) from error
-            finally:
-                answer, self._answer = self._answer, None
-                self._forget()
-                if answer:
-                    answer.close()
-            code = status.exit_code if status else code
+            self._forget()
         return Observation(shown, code, took, timed_out, flooded, ended)
+
+    def _exit_code(self) -> int | None:
+        """How the shell itself ended; all that it wrote is in the file by then."""
+        assert self._answer is not None
+        try:
+            status = self._answer.wait(2)
+        except NotStarted as error:
+            raise error.about(self._sandbox.shell_path(), self._cwd or self._sandbox.workdir) from error
+        return status.exit_code if status else None
 
     def _feed(self, data: bytes, seconds: float | None, most: int | None) -> tuple[int | None, bool]:
         """Writes to the shell and waits for its reply: (exit code or None, whether the shell ended)."""
