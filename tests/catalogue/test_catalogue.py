@@ -111,6 +111,7 @@ def test_occurrences_stand_exactly_where_the_example_says(item: Misstep, example
     verdicts = judgement.verdicts.get(item.id, [])
     assert [v.at for v in verdicts if v.holds is True] == example.occurrences, verdicts
     indices = {e.index for e in example.events}
+    assert len({v.at for v in verdicts}) == len(verdicts), "each call counts once"
     for verdict in verdicts:
         assert verdict.at in indices and set(verdict.also) <= indices
         assert verdict.why or verdict.holds is False

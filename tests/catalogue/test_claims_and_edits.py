@@ -548,14 +548,22 @@ def test_what_was_read_before_the_record_begins_is_unknown(late, holds):
     assert [v.holds for v in found["blind-edit"]] == [v.holds for v in found["unverified-claim"]] == [holds]
 
 
-def test_edits_side_by_side_in_one_step_count_once():
+def test_each_refused_edit_counts_and_a_call_of_several_files_once():
     fold = Fold([get("blind-edit")])
     fold.push(Prompt(0, 0, "x"))
     for index, step, path in ((1, 1, "a.py"), (3, 1, "b.py"), (5, 2, "c.py")):
         call, _ = _edit("a", "b", path)
         fold.push(Before(index, step, call))
         fold.push(After(index + 1, step, call, UNREAD))
-    assert [v.at for v in fold.finish().verdicts["blind-edit"] if v.holds] == [1, 5]
+    patch = Call("p", "apply_patch", "edit", paths=("a.py", "d.py"))
+    read = Call("r", "Read", "read", paths=("d.py",))
+    written = (read, Result("")), (Call("w", "Write", "write", paths=("d.py", "e.py")), Result("File has been updated"))
+    for number, (call, result) in enumerate((*written, (patch, Result("Success.")), (patch, UNREAD))):
+        fold.push(Before(7 + 2 * number, 3, call))
+        fold.push(After(8 + 2 * number, 3, call, result))
+    found = fold.finish().verdicts["blind-edit"]
+    assert [v.at for v in found if v.holds] == [1, 3, 5]
+    assert len({v.at for v in found}) == len(found)
 
 
 def test_checks_are_json():

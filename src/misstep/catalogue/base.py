@@ -28,7 +28,7 @@ class Verdict:
     holds: bool | None
     """True: an occurrence. False: the opportunity was there and the step was right. None: unknown."""
     at: int
-    """Event index of the step that is judged: the Before of a call, a Say or a Stop."""
+    """Event index of the step that is judged: the Before of a call, a Say or a Stop. A misstep judges each of them at most once."""
     why: str = ""
     """One plain line of evidence, for a person."""
     also: tuple[int, ...] = ()

@@ -17,7 +17,8 @@ earlier write of its own; the lines that a search found are not the file. Opport
 files that exist; those that were read are right. After the context was summarised, a file that was read before makes
 the verdict unknown; so does everything where the record begins in the middle of a session, and a file that was first
 seen after the agent had a program write files (`init`, `create`, `--generate-config`, a script) or that its output
-said it wrote. Calls that one step makes side by side count once.
+said it wrote. Each call counts once, however many files it changes, and so does each of
+several calls that one step makes side by side.
 
 ## Known misses
 Files that exist but were never shown are not known to exist. In-place edits by pattern (`sed -i`) are not judged.
@@ -77,8 +78,6 @@ class Seen:
     """A program ran that may have written files."""
     late: bool = False
     """More was read before than is known here."""
-    blamed: int = -1
-    """The step of the last occurrence."""
 
 
 class BlindEdit(Misstep):
@@ -99,6 +98,10 @@ class BlindEdit(Misstep):
         state.read = []
 
     def on_after(self, state: Seen, event: After) -> Iterable[Verdict]:
+        return sorted(self._judged(state, event), key=_rank)[:1]
+
+    def _judged(self, state: Seen, event: After) -> Iterable[Verdict]:
+        """A verdict for each file that the call changes."""
         call, result, at = event.call, event.result, event.index - 1
         if call.kind in ("write", "edit"):
             if result.fault == "malformed" or result.failed:
@@ -188,11 +191,15 @@ class BlindEdit(Misstep):
             yield Verdict(None, at, f"{path} may have been made by a program that the agent ran")
         elif "/.claude/" in path or (name in state.asked and not how.startswith("the harness")):
             yield Verdict(None, at, f"{path} is the harness's own, or the person named it to be written")
-        elif event.step != state.blamed:
-            state.blamed = event.step
+        else:
             refused = how.startswith("the harness")
             why = f"tried to edit {path}, refused: not read" if refused else f"{path} exists ({how}) and was never read"
             yield Verdict(True, at, why)
+
+
+def _rank(verdict: Verdict) -> int:
+    """An occurrence first, then what cannot be told."""
+    return (True, None, False).index(verdict.holds)
 
 
 def _makes_files(command: Command) -> bool:
