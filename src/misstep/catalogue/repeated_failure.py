@@ -1,7 +1,7 @@
-"""The agent repeats a failed command unchanged although nothing has changed.
+"""The agent repeats a failed command although nothing has changed.
 
 ## What it is
-A command failed, and the agent runs the very same command again, having done nothing in between but look at things:
+A command failed, and the agent runs the same command again, having done nothing in between but look at things:
 no edit, no other command that changes anything, no wait, no word of a person. It fails the same way again.
 
 ## Why it matters
@@ -10,7 +10,7 @@ loop.
 
 ## How it is told
 Commands are compared as written, after spaces are evened out and without what only shortens their output at the end
-(`2>&1`, `| head`, `| tail`), together with the working folder. Only calls that the record shows as failed count, by
+(`2>&1`, `| head`, `| tail`), together with the working folder; the evidence says where the two differ in that. Only calls that the record shows as failed count, by
 their exit status or, for tests, builds and linters behind a pipe, by their output; failures that may pass by themselves (network, locks, time limits), questions to other
 systems (`gh`, `curl`, `git fetch` ...) and anything while a job runs in the background are left out. If the
 repetition succeeds or fails in another way, something did change or the command is not deterministic: unknown. Every
@@ -69,7 +69,7 @@ class Failures:
 
 class RepeatedFailure(Misstep):
     id = "repeated-failure"
-    name = "repeats a failed command unchanged although nothing has changed"
+    name = "repeats a failed command although nothing has changed"
     State = Failures
 
     def on_prompt(self, state: Failures, event: Prompt) -> None:
@@ -91,6 +91,7 @@ class RepeatedFailure(Misstep):
 
     def on_after(self, state: Failures, event: After) -> Iterable[Verdict]:
         call, result, at = event.call, event.result, event.index - 1
+        state.live |= result.running
         if result.fault is not None:
             return
         if call.kind != "shell" or call.command is None or result.shared:
@@ -112,12 +113,9 @@ class RepeatedFailure(Misstep):
             state.fresh = -1
             same = failed and _shape(result.output) == earlier[1]
             if same and not state.live:
-                yield Verdict(
-                    True,
-                    at,
-                    f"it failed the same way before, and nothing has changed: {call.command[:120]}",
-                    (earlier[0],),
-                )
+                shown = "" if earlier[2] == exact else " (only what is shown of its output was asked for differently)"
+                why = f"it failed the same way before, and nothing has changed{shown}: {call.command[:120]}"
+                yield Verdict(True, at, why, (earlier[0],))
             else:
                 yield Verdict(None, at, "it did not fail the same way again, or a job in the background changes things")
         elif state.fresh >= 0:
