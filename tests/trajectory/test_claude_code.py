@@ -133,7 +133,9 @@ def test_lines_that_are_no_conversation(tmp_path):
     session.add("progress", data={"type": "bash_progress", "output": "x", "message": {"type": "user"}})
     session.add("progress", data={"type": "hook_progress"})
     session.user("Go").add("summary", summary="x", leafUuid="y").add("pr-link", url="x")
-    session.add("api-request-shape", shape={}).add("future-widget-event", x=1).agent({"type": "future_gadget"}, text("Done."))
+    session.add("api-request-shape", shape={}).add("future-widget-event", x=1).agent(
+        {"type": "future_gadget"}, text("Done.")
+    )
     found = session.read(tmp_path)
     assert [s.message for s in found.steps] == ["Go", "Done."]
     assert found.skipped == {"unknown record: future-widget-event": 1, "unknown block: future_gadget": 1}
