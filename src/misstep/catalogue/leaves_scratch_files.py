@@ -15,7 +15,9 @@ Somebody has to find out which files belong to the result. They are swept into c
 The agent created a file with the name of a throwaway outside /tmp and outside folders of tests (or one called `test_*` that it ran by itself, where
 no prompt and no test runner speaks of tests), the prompt does not name that file, and at the end of a session that the agent itself ended it was neither
 deleted nor moved nor added to the repository. Every such file is an opportunity; one that is gone at the end is right, and so is a throwaway
-that was written into a temporary folder in the first place.
+that was written into a temporary folder in the first place. Only what bears the name of a throwaway can be told to be one, and an agent that
+gives a helper such a name seldom clears it away, while one that is careful leaves no trace of the question: nearly all chances are therefore occurrences, and their
+share says little. Compare how often it happens by the sessions.
 
 ## Known misses
 
