@@ -24,7 +24,7 @@ COMMANDS = {
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 
-__all__ = ["COMMANDS", "Failure", "debug_option", "debugging", "group", "main", "one_line", "set_debug"]
+__all__ = ["COMMANDS", "Failure", "debug_option", "debugging", "group", "main", "one_line", "set_debug", "silence"]
 
 _debug = False
 
@@ -48,8 +48,17 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
+class Ended(BaseException):
+    """The process was told to end, by the signal of this number: what it has begun is cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
 def main() -> None:
-    """Entry point. Exit codes: 0; 1 (`--fail-on`); 2 bad input; 3 a fault of misstep's own; 130 interrupted."""
+    """Entry point. Exit codes: 0; 1 (`--fail-on`); 2 bad input, or an output that cannot be written; 3 a fault of
+    misstep's own; 130 interrupted, 129 and 143 ended by a signal."""
+    _open_streams()
     # A path or a transcript may hold what the terminal's encoding does not: show it escaped, do not fail.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -57,6 +66,28 @@ def main() -> None:
     # Records are many small objects without cycles: looking for some every 700 of them is a tenth of a scan.
     gc.set_threshold(100_000, 20, 20)
     sys.exit(_answer(_chosen()))
+
+
+def _open_streams() -> None:
+    """Where a stream is closed (`>&-`), stand in for it: writing fails as it would, and no file gets its number."""
+    if sys.stdout is not None and sys.stderr is not None:
+        return
+    while (number := os.open(os.devnull, os.O_RDONLY)) < 3:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 (as long as the process)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+
+
+def silence(stream: Any) -> None:
+    """Let what is still written to a stream of the process go nowhere: nobody reads it, or it cannot be written."""
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        try:
+            os.dup2(nowhere.fileno(), stream.fileno())
+        except (OSError, ValueError):
+            return
 
 
 def _chosen() -> Callable[[], int]:
@@ -76,13 +107,24 @@ def _chosen() -> Callable[[], int]:
 
 def _answer(work: Callable[[], int]) -> int:
     try:
-        return work()
+        code = work()
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("\nmisstep: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `misstep scan | head`: what was asked for was shown
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+    except Ended as error:
+        return 128 + error.number
+    except BrokenPipeError:  # `misstep scan --json - | head`: nobody reads on
+        silence(sys.stdout)
+        return 2
+    except OSError as error:  # the disk is full, standard output is closed: no fault of ours
+        silence(sys.stdout)
+        if _debug:
+            raise
+        what = f"{error.filename}: " if error.filename else "output: "
+        print(f"misstep: {one_line(what + (error.strerror or str(error)))}", file=sys.stderr)
+        return 2
     except Exception as error:
         if _debug:
             raise

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import os
+import sys
 from typing import Any
 
 import click
 
 import misstep
 
-from . import COMMANDS, one_line, set_debug
+from . import COMMANDS, one_line, set_debug, silence
 
 
 class Failure(click.ClickException):
@@ -33,8 +33,8 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # click would exit with 1, which means --fail-on here
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            raise click.exceptions.Exit(0) from None
+            silence(sys.stdout)
+            raise click.exceptions.Exit(2) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,6 +1,6 @@
 """What `misstep scan` does: from its arguments to the exit code. Loads neither click nor anything that it may not need."""
 
-# ruff: noqa: PTH105, PTH108, PTH110, PTH111, PTH113, PTH118, PTH123
+# ruff: noqa: PTH111
 # (pathlib takes as long to load as a tenth of a second scan)
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import os
 import sys
 import time
 
+from misstep.scan.output import check, is_stdout, output, unwritable
 from misstep.scan.result import BadInput
-from misstep.scan.run import Options, scan
+from misstep.scan.run import READER_FAILED, Options, scan
 
-from . import debugging, one_line
+from . import Ended, debugging, one_line, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import IO, Any
+    from typing import Any
 
     from misstep.scan.index import Index
     from misstep.scan.result import Result
@@ -28,12 +29,37 @@ if TYPE_CHECKING:
 def run(**request: Any) -> int:
     """Run a scan with the arguments of `_run`; the exit code. Bad input is one line on standard error, and 2."""
     try:
-        return _run(**request)
+        with _ending():
+            return _run(**request)
     except BadInput as error:
         if debugging():
             raise
         print(f"misstep: {one_line(str(error))}", file=sys.stderr)
         return 2
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP clean up as an interruption does: worker processes, files that are not complete."""
+    import signal
+    import threading
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise Ended(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # One that is ignored (nohup) stays so.
+    taken = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _run(
@@ -65,21 +91,31 @@ def _run(
         strict=debugging(),
     )
     _check(options, merge, html_path, json_path)
-    with _output(json_path) as json_file, _output(html_path) as html_file:
+    targets = (("--html", html_path), ("--json", json_path))
+    check(targets, options.paths)
+    silent = quiet or any(is_stdout(name) for _, name in targets)
+    with output(json_path) as json_file, output(html_path) as html_file:
         places: list[Place] = []
         if merge:
             from misstep.scan.result import merge as merge_shards
 
             result = merge_shards(paths)
         else:
-            places = _places(options, quiet or json_path == "-")
+            places = _places(options, silent)
+            check(targets, options.paths)
             result = _scan(options, no_index, progress=not quiet and sys.stderr.isatty())
-        summary = _write(result, json_file, html_file)
+        summary = _write(result, (json_path, json_file), (html_path, html_file))
         if not summary.sessions and not shard:
             _nothing(result, summary, options, places, merge)
-    if not quiet and json_path != "-":
-        _tell(result, summary, shard, json_path, html_path, paths, places)
-    return _fail(summary, limits)
+    told = 0
+    if not silent:
+        try:
+            _tell(result, summary, shard, json_path, html_path, paths, places)
+            sys.stdout.flush()
+        except BrokenPipeError:  # `misstep scan | head`: what is found still decides the exit code
+            silence(sys.stdout)
+            told = 2
+    return _fail(summary, limits) or told
 
 
 def _scan(options: Options, no_index: bool, progress: bool) -> Result:
@@ -87,17 +123,30 @@ def _scan(options: Options, no_index: bool, progress: bool) -> Result:
         return scan(options, index, watch)
 
 
-def _write(result: Result, json_file: IO[bytes] | None, html_file: IO[bytes] | None) -> Summary:
+def _write(result: Result, json: tuple[str | None, Any], html: tuple[str | None, Any]) -> Summary:
+    """Write the files: (name, what it is written to or None)."""
     from misstep.scan.summary import summarise
 
     summary = summarise(result, result.header["missteps"])
     summary.units, summary.filtered = result.units, dict(result.filtered)
-    if json_file is not None:
-        result.write(json_file, None if result.header.get("shard") else summary.to_json())
-    if html_file is not None:
-        from misstep.report.page import write
+    name = ""
+    try:
+        if json[1] is not None:
+            name = json[0] or ""
+            result.write(json[1], None if result.header.get("shard") else summary.to_json())
+            json[1].flush()
+        if html[1] is not None:
+            from misstep.report.page import write
 
-        write(html_file, result, summary)
+            name = html[0] or ""
+            write(html[1], result, summary)
+            html[1].flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if is_stdout(name):  # what is left in its buffer cannot be written either
+            silence(sys.stdout)
+        raise unwritable(name, error) from error
     return summary
 
 
@@ -170,16 +219,31 @@ def _nothing(result: Result, summary: Summary, options: Options, places: list[Pl
 
 
 def _fail(summary: Summary, limits: dict[str, int]) -> int:
-    """1 where a limit is reached, else 0."""
+    """1 where a limit is reached, 3 where that cannot be told through a fault of misstep's own, else 0."""
     reached = []
+    untold = set()
     for name, limit in limits.items():
         count = sum(t.occurrences for t in summary.tallies.values() if name in ("any", t.id))
         if count >= limit:
             reached.append(f"{name}: {count} occurrence{'s' * (count != 1)} (limit {limit})")
-    if reached:
-        print("\n".join(f"misstep: failed on {line}" for line in reached), file=sys.stderr)
-        return 1
-    return 0
+        else:
+            untold |= {
+                f"the detector of {one} failed on {n} session{'s' * (n != 1)}"
+                for one, n in summary.errors.items()
+                if name in ("any", one)
+            }
+            untold |= {
+                f"{n} file{'s' * (n != 1)} not read: {why}"
+                for why, n in (summary.unread + summary.partial).items()
+                if why.startswith(READER_FAILED)
+            }
+    for line in reached:
+        print(f"misstep: failed on {line}", file=sys.stderr)
+    if untold and not reached:
+        text = one_line("; ".join(sorted(untold)))
+        print(f"misstep: --fail-on cannot be told: {text} (--debug --no-index shows where)", file=sys.stderr)
+        return 3
+    return 1 if reached else 0
 
 
 @contextlib.contextmanager
@@ -218,36 +282,6 @@ def _progress(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
     finally:
         if shown is not None:
             shown.stop()
-
-
-@contextlib.contextmanager
-def _output(name: str | None) -> Iterator[IO[bytes] | None]:
-    """A file that appears only when it is complete, readable by its owner alone. Fails before the scan, not after it."""
-    if name is None:
-        yield None
-        return
-    if name == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        if os.path.exists(name) and not os.path.isfile(name):
-            with open(name, "wb") as file:
-                yield file
-            return
-        folder, base = os.path.split(name)
-        beside = os.path.join(folder, f".{base}.{os.getpid()}.part")
-        part = os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb")
-    except OSError as error:
-        raise BadInput(f"{name}: cannot be written: {error.strerror or error}") from error
-    try:
-        with part:
-            yield part
-        os.replace(beside, name)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
 
 
 def _limit(text: str) -> tuple[str, int]:

@@ -34,6 +34,7 @@ def read_unit(path: str, strict: bool = False) -> Found:
     from misstep.trajectory.readers import Unreadable, read
 
     from .record import record_of
+    from .run import READER_FAILED
 
     records: list[dict[str, Any]] = []
     reason = None
@@ -52,7 +53,7 @@ def read_unit(path: str, strict: bool = False) -> Found:
     except Exception as error:
         if strict:
             raise
-        reason = f"the reader failed: {type(error).__name__}: {error}"[:300]
+        reason = f"{READER_FAILED}: {type(error).__name__}: {error}"[:300]
     finally:
         if was_on:
             gc.enable()
@@ -123,14 +124,23 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
     # fork starts at once, and nothing else runs in this process yet; elsewhere it is not safe.
     context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 
 
-def _ignore_interrupts() -> None:
-    """An interruption is the main process's to answer: workers finish what they read."""
+def _begin_worker() -> None:
+    """An interruption is the main process's to answer; so are the signals that it cleans up after."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end_workers() -> None:
+    """Nobody waits for what they read."""
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.terminate()
 
 
 def _read_batch(paths: list[str], strict: bool) -> list[bytes]:
@@ -170,6 +180,9 @@ def _pooled(
             if broken:
                 left += waiting.values()
                 return
+    except BaseException:  # interrupted, ended, or the consumer goes away
+        _end_workers()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     """Told (units done, units in all) as a scan goes on."""
 
 
+READER_FAILED = "the reader failed"
+"""How the reason begins where a unit could not be read through a fault of ours."""
+
+
 class Options:
     """What to scan and what to keep of it."""
 
