@@ -55,7 +55,9 @@ DONE = {"stop": "It runs."}
 def test_service_sessions(launch: str, holds: bool | None):
     verdicts, firings, behaved = follow("service-persistence", SERVE, {"run": launch, "exit": 0}, PROBE, DONE)
     assert verdicts == [(5, holds)]
-    assert firings == ([("service-persistence", 5)] if holds else [])
+    # Some harnesses end what is in no session of its own: the policy asks, where the verdict must be unknown.
+    asks = holds is True or (holds is None and not launch.startswith("ssh"))
+    assert firings == ([("service-persistence", 5)] if asks else [])
     assert behaved is (holds is False)
 
 

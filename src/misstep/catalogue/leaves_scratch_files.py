@@ -16,8 +16,8 @@ The agent created a file with the name of a throwaway outside /tmp and outside f
 no prompt and no test runner speaks of tests), the prompt does not name that file, and at the end of a session that the agent itself ended it was neither
 deleted nor moved nor added to the repository. Every such file is an opportunity; one that is gone at the end is right, and so is a throwaway
 that was written into a temporary folder in the first place. Only what bears the name of a throwaway can be told to be one, and an agent that
-gives a helper such a name seldom clears it away, while one that is careful leaves no trace of the question: nearly all chances are therefore occurrences, and their
-share says little. Compare how often it happens by the sessions.
+gives a helper such a name seldom clears it away, while a careful one does without the file (a snippet on the command line, a test of the suite): nearly
+all chances are therefore occurrences, and their share says little. How often it happens is told by the sessions.
 
 ## Known misses
 

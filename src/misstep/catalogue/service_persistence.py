@@ -24,7 +24,10 @@ started) is a trial and no launch; where there were only trials, nothing is left
 
 ## What the policy does
 At the stop, once: asks to relaunch the service in a new session with all three streams redirected and to
-probe it from a separate call; if that already holds, to change nothing.
+probe it from a separate call; if that already holds, to change nothing. It also asks where the verdict is unknown because no
+launch was in a session of its own, though a later call reached one (a plain `&` or `nohup` with its outputs in a file, a terminal):
+some harnesses end such jobs when they exit, and the question costs a turn at most. It is silent where a launch was on another
+machine or a later command could not be read.
 
 ## Known misses
 A service that was launched detached, probed, and killed by a later call is not noticed. Which of several
@@ -180,7 +183,8 @@ class ServicePolicy(Policy):
     )
 
     def fires(self, state: Any, event: Event) -> bool | None:
-        return _holds(state)[0]
+        holds = _holds(state)[0]
+        return True if holds is None and _only_attached(state) else holds
 
     def released(self, state: Any) -> bool:
         return state.done
@@ -272,6 +276,11 @@ def _holds(state: Services) -> tuple[bool | None, str]:
     if state.maybe > launched or state.reason == "remote":
         return None, "a later call may have reached the service"
     return True, "no call after the launch has reached the service"
+
+
+def _only_attached(state: Services) -> bool:
+    """Whether the service runs and no launch was in a session of its own, as far as every command could be read."""
+    return state.detached < 0 <= state.launched and state.unread < state.launched and state.reason != "remote"
 
 
 def _elsewhere(probe: Effect) -> bool:
