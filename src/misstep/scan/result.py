@@ -178,16 +178,15 @@ def merge(paths: Iterable[str | os.PathLike[str]]) -> Result:
                 raise BadInput(f"{path}: line {number}: more lines after the end mark")
             kind = line.get("kind")
             if kind in ("trajectory", "skipped"):
-                try:
-                    merged.add({k: v for k, v in line.items() if k not in ("copy_of", "ref")})
-                except (KeyError, TypeError, ValueError) as error:
-                    raise BadInput(f"{path}: line {number}: not a record of a scan ({error!r})") from error
+                _like(path, number, line, kind)
+                merged.add({k: v for k, v in line.items() if k not in ("copy_of", "ref")})
                 records += 1
             elif kind in ("end", "summary"):
+                _like(path, number, line, "end")
                 if line.get("records") != records:
                     raise BadInput(f"{path}: line {number}: {line.get('records')} records expected, {records} found")
-                merged.units += int(line.get("units", 0))
-                merged.filtered.update(line.get("filtered", {}))
+                merged.units += line["units"]
+                merged.filtered.update(line["filtered"])
                 complete = True
             else:
                 raise BadInput(f"{path}: line {number}: a record of an unknown kind")
@@ -226,12 +225,18 @@ def _header(path: str | os.PathLike[str], line: dict[str, Any]) -> Header:
         raise BadInput(f"{path}: line 1: no header: expected the file that `misstep scan --json` writes")
     if line["schema"] != SCHEMA:
         raise BadInput(f"{path}: line 1: schema {line['schema']!r}, this version reads {SCHEMA!r}")
-    shard = line.get("shard")
-    if shard is not None and not (
-        isinstance(shard, list) and len(shard) == 2 and all(isinstance(n, int) for n in shard)
-    ):
-        raise BadInput(f"{path}: line 1: shard is not [i, n]")
+    _like(path, 1, line, "header")
+    if line["shard"] and not 1 <= line["shard"][0] <= line["shard"][1]:
+        raise BadInput(f"{path}: line 1: shard is not [i, n] with 1 <= i <= n")
     return line
+
+
+def _like(path: str | os.PathLike[str], number: int, line: dict[str, Any], kind: str) -> None:
+    from .shape import KINDS, problem
+
+    wrong = problem(line, KINDS[kind])
+    if wrong:
+        raise BadInput(f"{path}: line {number}: not a record of a scan: {wrong}")
 
 
 def _difference(one: Header, other: Header) -> str:

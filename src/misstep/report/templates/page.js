@@ -34,8 +34,9 @@
     if (value > 0 && value < 0.95) return value < 0.05 ? "<0.1%" : value.toFixed(1) + "%";
     return Math.round(value) + "%";
   }
-  const day = (t) => (t === null ? "" : new Date(t * 1000).toISOString().slice(0, 10));
-  const clock = (t) => (t === null || t === undefined ? "" : new Date(t * 1000).toISOString().slice(0, 19).replace("T", " "));
+  const iso = (t) => (typeof t !== "number" || !(Math.abs(t) < 8.6e12) ? "" : new Date(t * 1000).toISOString());
+  const day = (t) => iso(t).slice(0, 10);
+  const clock = (t) => iso(t).slice(0, 19).replace("T", " ");
   const agentName = (name) => facts.agents[name] || name || "unnamed agent";
 
   /* -- filters ---------------------------------------------------------------------------------- */
