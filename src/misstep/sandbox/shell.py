@@ -103,6 +103,7 @@ class ResidentShell:
             self._start()
         box = self._sandbox
         channel = box._open()
+        channel.sync()  # what came between two commands (a shell's word of what it saw killed) is neither's
         if os.fstat(self._output).st_size > _LARGE:
             os.ftruncate(self._output, 0)
         start = os.fstat(self._output).st_size
