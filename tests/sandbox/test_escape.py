@@ -278,6 +278,7 @@ def _as_user(uid: int, arguments: list[str], folder: str) -> dict[str, object]:
     }
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_as_an_ordinary_user(root, listeners) -> None:  # type: ignore[no-untyped-def]
     if os.geteuid() != 0:
         pytest.skip("these tests run as an ordinary user already")
