@@ -25,7 +25,7 @@ def test_a_step_between_its_neighbours(run, path: Path):
 
 def test_what_the_command_does_is_shown(run, path: Path):
     out = run("show", f"{path}#7")[1]
-    assert "does write out.txt" in out and "does read notes" in out
+    assert "→ writes out.txt" in out and "→ reads notes, into a file" in out
 
 
 def test_more_or_less_around_it(run, path: Path):
@@ -104,3 +104,76 @@ def test_a_trial_folder(run, tmp_path: Path, making):
     folder = making.trial(tmp_path / "t1", ["ls", "echo BAD"], 0.0, task="demo")
     code, out, _ = run("show", folder)
     assert code == 0 and "demo" in out and "failed" in out
+
+
+def _tools(making, path: Path, calls: list[tuple[str, dict, str, bool]]) -> Path:
+    """A session of these calls of an agent's own tools: (tool, input, result, failed)."""
+    import json
+
+    made = making.session(path, [("x", result, failed) for _, _, result, failed in calls])
+    lines = [json.loads(line) for line in made.read_text().splitlines()]
+    for line, (tool, given, _, _) in zip(lines[1::2], calls, strict=True):
+        line["message"]["content"][0].update(name=tool, input=given)
+    made.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return made
+
+
+def test_a_call_that_a_tool_refused_is_not_called_malformed(run, tmp_path: Path, making):
+    edit = {"file_path": "/work/a.py", "old_string": "x", "new_string": "y"}
+    refused = "<tool_use_error>String to replace not found in file.\nString: the JSON</tool_use_error>"
+    bad = "<tool_use_error>InputValidationError: Edit failed: The required parameter `old_string` is missing</tool_use_error>"
+    path = _tools(making, tmp_path / "s.jsonl", [("Edit", edit, refused, True), ("Edit", {}, bad, True)])
+    out = run("show", f"{path}#1", "-A", 0)[1]
+    assert "refused by the tool" in out and "malformed" not in out
+    out = run("show", f"{path}#2", "-B", 0)[1]
+    assert "the call was malformed" in out
+
+
+def test_a_search_shows_what_it_looks_for(run, tmp_path: Path, making):
+    calls = [
+        ("Grep", {"pattern": "def ma.n", "path": "/work/src"}, "a.py", False),
+        ("Read", {"file_path": "/w/a"}, "x", False),
+    ]
+    out = run("show", _tools(making, tmp_path / "s.jsonl", calls))[1]
+    assert '"def ma.n" in /work/src' in out
+
+
+def test_what_a_command_does_is_in_words(run, tmp_path: Path, making):
+    commands = [
+        "sed -i s/a/b/ x.py",
+        "cat a.txt | head -3",
+        "read line",
+        "python3 -m http.server 80 &",
+        "pip install six",
+    ]
+    path = making.session(tmp_path / "s.jsonl", commands)
+    out = "".join(run("show", f"{path}#{n}", "-A", 0, "-B", 0)[1] for n in range(1, 6))
+    assert "writes x.py, in place" in out and "through head" in out
+    does = [line for line in out.splitlines() if line.lstrip().startswith("→")]
+    assert does and not [line for line in does if "=" in line or "_" in line or "(" in line], does
+
+
+def test_a_mark_of_what_is_hidden_is_shorter_than_it(run, tmp_path: Path, making):
+    outputs = ["\n".join(f"{n:04}" for n in range(size // 5)) for size in range(340, 520, 20)]
+    path = making.session(tmp_path / "s.jsonl", [("ls", text, False) for text in outputs])
+    hidden = []
+    for n in range(1, len(outputs) + 1):
+        lines = run("show", f"{path}#{n + 1 if n == 1 else n - 1}", "-A", 1, "-B", 1)[1].splitlines()
+        hidden += [int(line.split()[2]) for line in lines if "characters …" in line]
+    assert hidden and min(hidden) > 36
+
+
+def test_a_command_that_stands_in_the_text_is_shown_once(run, tmp_path: Path):
+    import json
+
+    messages = [
+        {"role": "system", "content": "You work in a shell."},
+        {"role": "user", "content": "Sort the fruit."},
+        {"role": "assistant", "content": "THOUGHT: look first\n\n```bash\nls -la fruit\n```"},
+        {"role": "user", "content": "<returncode>0</returncode>\n<output>\napples\n</output>"},
+    ]
+    whole = {"info": {"exit_status": "Submitted"}, "messages": messages, "trajectory_format": "mini-swe-agent-1"}
+    (tmp_path / "a.traj.json").write_text(json.dumps(whole))
+    for name in ("#2", ""):
+        out = run("show", f"{tmp_path / 'a.traj.json'}{name}")[1]
+        assert out.count("ls -la fruit") == 1 and "THOUGHT: look first" in out, out

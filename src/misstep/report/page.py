@@ -18,7 +18,7 @@ import jinja2
 import misstep as package
 
 from .console import printable
-from .words import agent_name, count, percent, period, points, reason
+from .words import agent_name, count, fault, percent, period, points, reason
 
 if TYPE_CHECKING:
     from misstep.scan.result import Result
@@ -248,4 +248,7 @@ def _view(view: dict[str, Any]) -> dict[str, Any]:
         shown["calls"] = [
             {k: printable(v) if isinstance(v, str) else v for k, v in call.items()} for call in view["calls"]
         ]
+        for call in shown["calls"]:
+            if call.get("fault"):
+                call["fault"] = fault(call["fault"], call.get("output", ""))
     return shown

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from misstep.catalogue import Misstep, missteps
-from misstep.scan.record import cut, describe, ends, record_of
+from misstep.scan.record import cut, describe, ends, record_of, said
 from misstep.shell import Effect
 from misstep.trajectory import Call, Result, Step, Trajectory
 
 from .console import one_line, printable
-from .words import agent_name, count, period
+from .words import agent_name, count, fault, period
 
 _WHO = {"user": "person", "agent": "agent", "system": "system"}
 
@@ -69,15 +70,15 @@ def _outline(out: Console, step: Step, number: int, marks: Sequence[dict]) -> No
     flag = "✗" if marks else " "
     lead = f"  {flag} {number:>4}  "
     lines: list[tuple[str, str]] = []
-    if step.message:
-        lines.append((f"{_WHO.get(step.source, step.source):<7} ", step.message))
+    if said(step):
+        lines.append((f"{_WHO.get(step.source, step.source):<7} ", said(step)))
     lines += [(f"{_code(step.results.get(call.id)):<7} ", describe(call)) for call in step.calls]
     if not lines:
         lines = [(f"{_WHO.get(step.source, step.source):<7} ", _flags(step))]
-    for at, (label, said) in enumerate(lines):
+    for at, (label, words) in enumerate(lines):
         text = Text(lead if at == 0 else " " * len(lead), "wrong" if marks else "quiet")
         text.append(label, "quiet")
-        text.append(one_line(cut(said, 400), out.width - len(lead) - len(label) - 1), "bold" if step.prompt else "")
+        text.append(one_line(cut(words, 400), out.width - len(lead) - len(label) - 1), "bold" if step.prompt else "")
         out.print(text, soft_wrap=True)
     for mark in marks:
         out.print(
@@ -105,8 +106,8 @@ def _step(
         _block(out, mark["why"], "wrong", 4)
         if mark["also"]:
             out.print(Text(f"    see also step {', '.join(map(str, mark['also']))}", "quiet"))
-    if step.message:
-        _block(out, cut(step.message, room), "", 2)
+    if said(step):
+        _block(out, cut(said(step), room), "", 2)
     for at, call in enumerate(step.calls):
         _call(out, call, step.results.get(call.id), room, here, any(m["call"] == at for m in marks))
     out.print()
@@ -118,7 +119,7 @@ def _call(out: Console, call: Call, result: Result | None, room: int, effects: b
     _block(out, f"{lead} {cut(describe(call), room)}{wait}", "wrong" if marked else "command", 2)
     if effects:
         for effect in call.effects:
-            _block(out, "does " + effect_line(effect), "quiet", 4)
+            _block(out, "→ " + effect_line(effect), "quiet", 4)
         if call.script is not None and call.script.damage:
             _block(out, f"cannot be read in full: {call.script.damage}", "unsure", 4)
     if result is None:
@@ -139,7 +140,7 @@ def _code(result: Result | None) -> str:
     if result is None:
         return "?"
     if result.fault:
-        return result.fault
+        return fault(result.fault, result.output)
     if result.exit_code is not None:
         return f"exit {result.exit_code}" if result.exit_code else "ok"
     return {True: "failed", False: "ok", None: "?"}[result.failed]
@@ -151,9 +152,99 @@ def _flags(step: Step) -> str:
 
 
 def effect_line(effect: Effect) -> str:
-    """An effect as one line: kind, files, and what is known of it."""
-    info = [f"{key}={value}" for key, value in effect.info.items() if value not in (None, "", (), False)]
-    return " ".join([effect.kind, *effect.paths, *info])
+    """What a command does, in words: 'reads notes, through head', 'starts a server on port 80, in the background'."""
+    what = _DOES.get(effect.kind, effect.kind)
+    info = {k: v for k, v in effect.info.items() if v not in (None, "", (), False)}
+    words = " ".join([what, *effect.paths])
+    more = [_INFO[key](value) if key in _INFO else "" for key, value in info.items()]
+    return ", ".join([words, *[one for one in more if one]])
+
+
+_DOES = {
+    "serve": "starts a service",
+    "probe": "talks to a service",
+    "database": "opens the database",
+    "copy": "copies",
+    "move": "moves",
+    "write": "writes",
+    "read": "reads",
+    "search": "looks at",
+    "compare": "compares",
+    "delete": "deletes",
+    "format": "formats",
+    "compile": "builds",
+    "test": "runs tests",
+    "lint": "checks the code",
+    "run": "runs a program",
+    "install": "installs",
+    "kill": "ends processes",
+    "sleep": "waits",
+    "vcs": "changes the repository",
+    "interactive": "waits for a person",
+    "endless": "never ends by itself",
+    "download": "downloads",
+    "mask": "hides a failure",
+}
+_TO = {"tty": "shown", "pipe": "into a pipe", "file": "into a file", "program": "into a program"}
+_HOW = {
+    "or-true": "with || true",
+    "discard-stderr": "drops what it says of errors",
+    "discard-all": "drops all that it says",
+    "set+e": "with set +e",
+}
+
+
+def _when(text: str) -> Callable[[Any], str]:
+    """Says the text where the value holds."""
+    return lambda value: text if value is True else ""
+
+
+def _with(text: str) -> Callable[[Any], str]:
+    """Says the text with the value in it."""
+    return lambda value: text.format(" ".join(map(str, value)) if isinstance(value, (tuple, list)) else value)
+
+
+_INFO: dict[str, Callable[[Any], str]] = {
+    "background": _when("in the background"),
+    "redirected": _when("its output goes to a file"),
+    "bounded": _when("with a time limit"),
+    "local": _when("on this machine"),
+    "append": _when("adding to the end"),
+    "in_place": _when("in place"),
+    "unpacks": _when("unpacking an archive there"),
+    "partial": _when("in part"),
+    "recursive": _when("with all below"),
+    "inline": _when("given in the command"),
+    "destructive": _when("what it discards is lost"),
+    "amend": _when("amending the last commit"),
+    "no_verify": _when("without its hooks"),
+    "in_loop": _when("in a loop"),
+    "mutates": _when("may change it"),
+    "own_session": lambda v: {"yes": "in a session of its own", "hangup-proof only": "safe from a hangup"}.get(v, ""),
+    "to": lambda v: _TO.get(v, "") if v != "tty" else "",
+    "how": lambda v: _HOW.get(v, f"by {v}"),
+    "through": _with("through {}"),
+    "launcher": _with("by {}"),
+    "port": _with("on port {}"),
+    "target": _with("at {}"),
+    "dest": _with("to {}"),
+    "pattern": _with("for {}"),
+    "engine": _with("of {}"),
+    "tool": _with("with {}"),
+    "runner": _with("with {}"),
+    "output": _with("into {}"),
+    "module": _with("the module {}"),
+    "manager": _with("with {}"),
+    "packages": _with("{}"),
+    "seconds": _with("{} s"),
+    "verb": _with("{}"),
+    "remote": _with("at {}"),
+    "folder": _with("in {}"),
+    "why": _with("{}"),
+    "url": _with("{}"),
+    "cwd": _with("in {}"),
+}
+"""What is said of each field of an effect; of the others nothing that a person could use is known."""
 
 
 def _block(out: Console, text: str, style: str, indent: int, bar: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 _AGENTS = {
@@ -63,3 +64,23 @@ def period(first: float | None, last: float | None) -> str:
 def reason(text: str) -> str:
     """Why something was not read, for a person."""
     return _REASONS.get(text, text)
+
+
+_FAULTS = {
+    "interrupted": "interrupted by the person",
+    "refused": "not allowed by the person or the harness",
+    "harness": "the harness failed",
+    "malformed": "the call was malformed",
+    "never-ran": "never started",
+}
+_ILL_FORMED = re.compile(
+    r"InputValidationError|required parameter|unexpected parameter|[Nn]o such tool|unknown tool|not a valid tool"
+    r"|[Ii]nvalid (?:arguments|parameters|tool)|unsupported call|failed to parse|must have required|[Ii]nvalid JSON|[Tt]ool .{0,60}not found"
+)
+
+
+def fault(name: str, output: str = "") -> str:
+    """Why a call is not the agent's doing, for a person: a call that was well-formed and did not go through is no malformed one."""
+    if name == "malformed" and output.strip() and not _ILL_FORMED.search(output[:240]):
+        return "refused by the tool"
+    return _FAULTS.get(name, name)

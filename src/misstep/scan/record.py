@@ -24,6 +24,7 @@ cut and redacted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -127,7 +128,7 @@ def _occurrences(
                         "misstep": name,
                         **place,
                         "why": cut(verdict.why, 300),
-                        "command": cut(describe(command), 300) if command else "",
+                        "command": cut(describe(command, brief=True), 300) if command else "",
                         "also": also,
                     }
                 )
@@ -171,7 +172,7 @@ def _context(steps: list[Step], occurrences: list[dict[str, Any]]) -> dict[str, 
 
 def view(step: Step, room: int) -> dict[str, Any]:
     """A step for showing: who, text, calls with what came back; each text at most `room` characters."""
-    shown: dict[str, Any] = {"who": step.source, "text": cut(step.message, room)}
+    shown: dict[str, Any] = {"who": step.source, "text": cut(said(step), room)}
     if step.time is not None:
         shown["time"] = step.time
     for flag in ("interrupted", "compacted", "copied"):
@@ -203,21 +204,40 @@ def _call_view(call: Call, result: Result | None, room: int) -> dict[str, Any]:
     return shown
 
 
-def describe(call: Call) -> str:
-    """What a call does, as one would write it: the command, the file, or its arguments."""
+def describe(call: Call, brief: bool = False) -> str:
+    """What a call does, as one would write it: the command, the file (and unless brief its change), or its arguments."""
     if call.command is not None:
         return call.command
     if call.edits:
         path, old, new = call.edits[0]
-        more = f"\n… and {len(call.edits) - 1} more edits" if len(call.edits) > 1 else ""
+        others = {one[0] for one in call.edits[1:]} - {path}
+        if brief:
+            return path + (f" and {len(others)} more" if others else "")
+        left = len(call.edits) - 1
+        more = f"\n… and {left} more edit{'s' * (left != 1)}" if left else ""
         lines = [f"- {line}" for line in old[:2000].splitlines()] + [f"+ {line}" for line in new[:2000].splitlines()]
         return "\n".join([path, *lines]) + more
+    sought = next((call.arguments[k] for k in _SOUGHT if isinstance(call.arguments.get(k), str)), "")
     if call.paths:
-        return " ".join(call.paths)
+        return f'"{sought}" in ' + " ".join(call.paths) if sought else " ".join(call.paths)
     try:
         return json.dumps(call.arguments, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):
         return ""
+
+
+_SOUGHT = ("pattern", "regex", "query", "glob")
+"""Arguments of tools that search, in which what they look for stands."""
+
+_BLOCK = re.compile(r"```[\w.+-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
+
+
+def said(step: Step) -> str:
+    """A step's text without the blocks in it that are its calls: those are shown as calls."""
+    commands = {call.command.strip() for call in step.calls if call.command}
+    if not commands or "```" not in step.message:
+        return step.message
+    return _BLOCK.sub(lambda m: "" if m[1].strip() in commands else m[0], step.message).strip()
 
 
 def cut(text: str, room: int) -> str:
@@ -243,6 +263,8 @@ def ends(text: str, room: int) -> str:
     if "\n" in tail[: len(tail) // 2]:
         tail = tail[tail.index("\n") + 1 :]
     left = len(text) - len(head) - len(tail)
+    if left < 2 * len(f"… {left:,} characters …"):  # saying so would take as much room
+        return redact(text)
     # Some more than is shown, so that a credential that is cut in two is still recognised.
     start = redact(text[: len(head) + 300])[: len(head)]
     end = redact(text[-(len(tail) + 300) :])[-len(tail) :]
