@@ -41,9 +41,12 @@ def _chromium() -> str | None:
     return None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium. Skipped where there is none; MISSTEP_NEED_CHROMIUM=1 (CI) makes that a failure."""
+    """A headless Chromium. Skipped where there is none; MISSTEP_NEED_CHROMIUM=1 (CI) makes that a failure.
+
+    For one module: while it is open, its event loop runs in this thread, and no other may.
+    """
     need = os.environ.get("MISSTEP_NEED_CHROMIUM") == "1"
     try:
         from playwright.sync_api import sync_playwright

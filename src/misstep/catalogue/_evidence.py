@@ -86,8 +86,11 @@ def looks_like_database(state: Evidence, path: str) -> bool:
     return name in state.names or re.fullmatch(FILES, name) is not None
 
 
-def is_evidence(state: Evidence, path: str) -> bool | None:
-    """Whether a resolved path is one of the files to be recovered; None where that cannot be told."""
+def is_evidence(state: Evidence, path: str, home: str = "") -> bool | None:
+    """Whether a resolved path is one of the files to be recovered; None where that cannot be told.
+
+    A file of the same name below /tmp may be a copy that nobody noticed, unless the agent works there (`home`).
+    """
     if path == ":memory:":
         return False
     if not path or "$" in path or "{" in path or "`" in path:
@@ -104,7 +107,8 @@ def is_evidence(state: Evidence, path: str) -> bool | None:
     known = [p for p in state.named if base(p) == name]
     if main_file(path) in known or not path.startswith("/"):
         return True
-    return None if any(p.startswith("/") for p in known) or path.startswith(_TEMPORARY) else True
+    aside = path.startswith(_TEMPORARY) and not (home and path.startswith(f"{home}/"))
+    return None if aside or any(p.startswith("/") for p in known) else True
 
 
 def _under(path: str, places: Sequence[str]) -> bool:

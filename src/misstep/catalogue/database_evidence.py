@@ -132,7 +132,7 @@ class DatabaseEvidence(Procedure):
         """The verdict on what a command may change; the right one and the unknown one are given once."""
         worst: Verdict | None = None
         for path, mutates in changes:
-            evidence = is_evidence(state, path)
+            evidence = is_evidence(state, path, event.call.cwd or "")
             if evidence is False or (makes and not evidence):
                 continue
             if evidence and sufficient(state, path):
