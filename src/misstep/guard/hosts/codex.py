@@ -23,6 +23,8 @@ CONFIG = ("CODEX_HOME", "~/.codex", "hooks.json")
 """The variable that names the folder, the folder, and the file that holds the hooks."""
 TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
+SHELL = "exec_command"
+"""Hooks call it Bash, as Claude Code calls its shell, which does not yield."""
 TAIL = 1 << 20
 """Bytes at the end of a transcript in which an exit status is looked for."""
 
@@ -38,11 +40,11 @@ def read(payload: dict[str, Any]) -> Reading | None:
     if event == "UserPromptSubmit":
         records.append({"e": "prompt", "text": text(payload.get("prompt"))})
     elif event == "PreToolUse":
-        records.append(call_record("before", payload))
+        records.append(_named(call_record("before", payload)))
     elif event == "PostToolUse":
-        record = call_record("after", payload)
+        record = _named(call_record("after", payload))
         record["result"] = _result(payload.get("tool_response"))
-        if "exit" not in record["result"] and reading.transcript and record["tool"] == "Bash":
+        if "exit" not in record["result"] and reading.transcript and record["tool"] == SHELL:
             record["open"] = True
         records.append(record)
     elif event in ("Stop", "SubagentStop"):
@@ -53,6 +55,13 @@ def read(payload: dict[str, Any]) -> Reading | None:
     else:
         return None
     return reading
+
+
+def _named(record: dict[str, Any]) -> dict[str, Any]:
+    """The call under the name that the model knows its tool by: one that yields while the command runs."""
+    if record["tool"] == "Bash":
+        record["tool"] = SHELL
+    return record
 
 
 def _result(given: Any) -> dict[str, Any]:
