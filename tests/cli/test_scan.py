@@ -25,7 +25,7 @@ def sessions(tmp_path: Path, making) -> Path:
 def test_the_summary(run, sessions: Path):
     code, out, err = run("scan", sessions)
     assert code == 0 and err == ""
-    assert "2 sessions · 4 steps · 4 calls   2026-03-01 to 2026-05-01" in out
+    assert "2 sessions · 4 agent steps · 4 calls   2026-03-01 to 2026-05-01" in out
     assert "1 of 2 sessions (50%) hold at least one misstep" in out
     assert "uses a bad word in a command" in out and "misstep show 1a2b3c4d#" in out
     assert "Policies that would have stepped in" in out and "deny" in out
@@ -37,6 +37,30 @@ def test_the_proposed_command_works(run, sessions: Path):
     command = next(line.split("misstep show ")[1].split()[0] for line in out.splitlines() if "misstep show " in line)
     code, shown, _ = run("show", command)
     assert code == 0 and "✗ The agent uses a bad word in a command." in shown and "$ echo BAD" in shown
+
+
+@pytest.mark.parametrize("way", ["no index", "unwritable index", "merged"])
+def test_the_proposed_commands_work_without_an_index(run, sessions: Path, tmp_path: Path, monkeypatch, way: str):
+    args: list[object] = [sessions, "--html", tmp_path / "a.html"]
+    if way == "no index":
+        args.append("--no-index")
+    elif way == "unwritable index":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("MISSTEP_CACHE_DIR", str(tmp_path / "file/below"))
+    else:
+        run("scan", sessions, "--no-index", "--shard", "1/1", "--json", tmp_path / "shard")
+        args[:1] = ["--merge", tmp_path / "shard"]
+    out = run("scan", *args)[1]
+    command = next(line.split("misstep show ")[1].split()[0] for line in out.splitlines() if "misstep show " in line)
+    assert command.startswith(str(sessions)) and run("show", command)[0] == 0
+    assert str(sessions / "one.jsonl") + '","id"' in (tmp_path / "a.html").read_text()
+
+
+def test_the_proposed_command_for_a_page_is_that_of_the_scan(run, sessions: Path, tmp_path: Path):
+    out = run("scan", sessions, "--preview", "--misstep", "bad-word")[1]
+    assert f"misstep scan {sessions} --preview --misstep bad-word --html report.html" in out
+    shown = run("show", sessions / "one.jsonl")[1]
+    assert f"misstep show {sessions / 'one.jsonl'}#2   opens the first" in shown and "1 missteps" not in shown
 
 
 def test_no_path_reads_the_agents_own_places(run, making, own_home: Path):
@@ -94,7 +118,7 @@ def test_filters_that_leave_nothing_say_so(run, sessions: Path):
 
 
 def test_since_and_agent_and_misstep(run, sessions: Path):
-    assert "  1 session · 1 step" in run("scan", sessions, "--since", "2026-04-01")[1]
+    assert "  1 session · 1 agent step" in run("scan", sessions, "--since", "2026-04-01")[1]
     assert "1 session left out by --since" in run("scan", sessions, "--since", "2026-04-01")[1]
     assert "2 sessions" in run("scan", sessions, "--agent", "claude")[1]
     assert "preview-word" in run("scan", sessions, "--misstep", "preview-word")[1]

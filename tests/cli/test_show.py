@@ -61,7 +61,10 @@ def test_the_longest_of_several_copies(run, tmp_path: Path, making):
     making.session(tmp_path / "a/1.jsonl", ["ls"], id=ID, uuids="uuids-of-one-session")
     making.session(tmp_path / "a/2.jsonl", ["ls", "pwd", "echo BAD"], id=ID, uuids="uuids-of-one-session")
     run("scan", tmp_path, "-q")
-    assert "2.jsonl" in run("show", "1a2b3c4d")[1]
+    code, out, err = run("show", "1a2b3c4d")
+    assert code == 0 and "a/2.jsonl" in out
+    first, second = tmp_path / "a/2.jsonl", tmp_path / "a/1.jsonl"
+    assert err == f"misstep: {ID} stands in 2 places, the longest is shown: {first}, {second}\n"
 
 
 def test_ids_that_start_alike(run, tmp_path: Path, making):

@@ -9,7 +9,7 @@ import pytest
 from misstep.report.console import console, one_line, printable
 from misstep.report.pages import example_lines, markdown, page_of, paragraphs
 from misstep.report.terminal import show
-from misstep.report.words import agent_name, count, percent, period, points
+from misstep.report.words import agent_name, count, percent, period, points, shortened
 from misstep.scan.summary import summarise
 
 KNOWN = {
@@ -31,6 +31,7 @@ def record(n: int, missteps: dict[str, list[int]], **more):
     return {
         "kind": "trajectory",
         "path": f"/s/{n}",
+        "n": 0,
         "ref": f"ref{n:05}",
         "agent": "claude-code",
         "model": "m",
@@ -64,14 +65,15 @@ def summary():
 
 def test_what_it_says(summary):
     shown = text(summary)
-    assert "4 sessions · 400 steps · 360 calls   2026-03-01 to 2026-03-24" in shown
+    assert "4 sessions · 400 agent steps · 360 calls   2026-03-01 to 2026-03-24" in shown
     assert "3 of 4 sessions (75%) hold at least one misstep" in shown
     assert (
         shown.index("say  m0") < shown.index("say  m1  8 unknown") and "2 unknown" not in shown and "8 unknown" in shown
     )
     row = next(line for line in shown.splitlines() if "does the thing number 0" in line)
     assert row.split()[-5:] == ["3/4", "75%", "3×", "0.8%", "13%"], "of 4 sessions, 400 steps, 23 chances"
-    assert "misstep show ref00000#0" in shown
+    assert "misstep show ref00000#0   why\n" in shown
+    assert "chances: steps where it could happen and the record tells; unknown: the record does not tell\n" in shown
     assert "Not found: m2" in shown and "No chance to happen: m3" in shown
     assert shown.rstrip().splitlines()[-1].strip().startswith("misstep scan --html report.html")
     assert "Pass rate" not in shown and "Outcomes" not in shown
@@ -93,6 +95,40 @@ def test_outcomes_are_compared_where_they_are_known():
     assert "m0 −100 [−100, −100] p 0.031 6 tasks" in " ".join(shown.split())
     assert "6 failed, 6 passed" in shown and "An association" in shown and "Too few" not in shown
     assert "Too few tasks differ (in brackets) for any p below 0.05: m0 (3)" in text(summarise(made[:6], KNOWN))
+
+
+def test_sessions_of_sub_agents_and_without_an_outcome_are_named():
+    outcome = {"passed": True, "task": "t", "fault": None, "reward": None, "attempt": "", "exception": ""}
+    made = [record(n, {"m0": [1, 0, 0]}, parent="p" * (n < 2), outcome=outcome if n == 3 else None) for n in range(4)]
+    made.append(record(4, {}, outcome={**outcome, "passed": None}))
+    shown = text(summarise(made, KNOWN))
+    assert "5 sessions (2 of them of sub-agents) · " in shown
+    assert "Outcomes  1 passed, 4 without a recorded outcome" in shown
+
+
+def test_an_example_says_why_and_shortens_paths_from_the_left(monkeypatch: pytest.MonkeyPatch):
+    made = record(0, {"m0": [1, 1, 0]})
+    deep = "/home/somebody/projects/of/a/deep/tree/with/many/parts/src/module.py"
+    made["occurrences"][0].update(why=f"nothing ran after the change of {deep} today", command=f"{deep}\n- old\n+ new")
+    shown = text(summarise([made], KNOWN))
+    assert "nothing ran after the change of …/parts/src/module.py today\n" in shown and "- old" not in shown
+    assert shortened(f"see {deep}", 30) == "see …/parts/src/module.py" and shortened("a/b c", 30) == "a/b c"
+    assert shortened("x" * 50, 10) == "x" * 9 + "…" and shortened(f"see {deep}", 16) == "see …/module.py"
+
+
+def test_sessions_are_named_by_path_where_ids_are_not_known(summary):
+    shown = text(summary, by_path=True)
+    assert "misstep show /s/0#0" in shown and "ref0000" not in shown
+
+
+def test_commands_are_printed_as_they_were_invoked(summary, monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setattr("sys.argv", [".venv/bin/misstep", "scan"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "    .venv/bin/misstep show ref00000#0" in text(summary)
+    (tmp_path / "misstep").touch(mode=0o755)
+    assert "    misstep show ref00000#0" in text(summary)
+    shown = text(summary, asked="'a b' --preview")
+    assert "misstep scan 'a b' --preview --html report.html" in shown and "…" not in shown.split("Next")[1]
 
 
 def test_outcomes_that_cannot_be_compared_say_why():

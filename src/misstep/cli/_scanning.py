@@ -96,6 +96,7 @@ def _run(
     silent = quiet or any(is_stdout(name) for _, name in targets)
     with output(json_path) as json_file, output(html_path) as html_file:
         places: list[Place] = []
+        indexed = False
         if merge:
             from misstep.scan.result import merge as merge_shards
 
@@ -103,14 +104,14 @@ def _run(
         else:
             places = _places(options, silent)
             check(targets, options.paths)
-            result = _scan(options, no_index, progress=not quiet and sys.stderr.isatty())
-        summary = _write(result, (json_path, json_file), (html_path, html_file))
+            result, indexed = _scan(options, no_index, progress=not quiet and sys.stderr.isatty())
+        summary = _write(result, (json_path, json_file), (html_path, html_file), not indexed)
         if not summary.sessions and not shard:
             _nothing(result, summary, options, places, merge)
     told = 0
     if not silent:
         try:
-            _tell(result, summary, shard, json_path, html_path, paths, places)
+            _tell(result, summary, shard, json_path, html_path, places, not indexed)
             sys.stdout.flush()
         except BrokenPipeError:  # `misstep scan | head`: what is found still decides the exit code
             silence(sys.stdout)
@@ -118,12 +119,14 @@ def _run(
     return _fail(summary, limits) or told
 
 
-def _scan(options: Options, no_index: bool, progress: bool) -> Result:
+def _scan(options: Options, no_index: bool, progress: bool) -> tuple[Result, bool]:
+    """The result, and whether `misstep show` will know its sessions by their ids."""
     with _index(no_index) as index, _progress(progress) as watch:
-        return scan(options, index, watch)
+        result = scan(options, index, watch)
+        return result, index is not None and not index.problem
 
 
-def _write(result: Result, json: tuple[str | None, Any], html: tuple[str | None, Any]) -> Summary:
+def _write(result: Result, json: tuple[str | None, Any], html: tuple[str | None, Any], by_path: bool) -> Summary:
     """Write the files: (name, what it is written to or None)."""
     from misstep.scan.summary import summarise
 
@@ -139,7 +142,7 @@ def _write(result: Result, json: tuple[str | None, Any], html: tuple[str | None,
             from misstep.report.page import write
 
             name = html[0] or ""
-            write(html[1], result, summary)
+            write(html[1], result, summary, by_path)
             html[1].flush()
     except BrokenPipeError:
         raise
@@ -156,8 +159,8 @@ def _tell(
     shard: str | None,
     json_path: str | None,
     html_path: str | None,
-    paths: Sequence[str],
     places: list[Place],
+    by_path: bool,
 ) -> None:
     if shard:
         print(f"shard {shard}: {result.units} units, {summary.sessions} sessions, written to {json_path}")
@@ -166,7 +169,20 @@ def _tell(
     from misstep.report.terminal import show
 
     written = [name for name in (html_path, json_path) if name]
-    show(console(), summary, places, written, " ".join(paths), result.header)
+    show(console(), summary, places, written, _asked(), by_path)
+
+
+def _asked() -> str:
+    """The arguments of this scan, as a shell reads them, without an --html."""
+    import shlex
+
+    words, kept = iter(sys.argv[2:]), []
+    for word in words:
+        if word == "--html":
+            next(words, None)
+        elif not word.startswith("--html="):
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def _check(options: Options, merge: bool, html_path: str | None, json_path: str | None) -> None:

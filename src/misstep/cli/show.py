@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from . import Failure, debug_option, debugging
+from . import Failure, debug_option, debugging, one_line
 
 
 @click.command("show")
@@ -27,12 +27,16 @@ def command(session: str, before: int, after: int, full: bool, no_index: bool) -
 
     try:
         if no_index:
-            trajectory, step = find(session, None)
+            trajectory, step = find(session, None, _note)
         else:
             with Index() as index:
-                trajectory, step = find(session, index)
+                trajectory, step = find(session, index, _note)
     except BadInput as error:
         if debugging():
             raise
         raise Failure(str(error)) from error
-    show(console(), trajectory, step, before, after, 1_000_000_000 if full else 4000)
+    show(console(), trajectory, step, before, after, 1_000_000_000 if full else 4000, session)
+
+
+def _note(text: str) -> None:
+    click.echo(f"misstep: {one_line(text)}", err=True)

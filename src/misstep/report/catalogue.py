@@ -11,6 +11,7 @@ from rich.text import Text
 from misstep.catalogue import Misstep
 
 from .pages import Precision, example_lines, page_of, paragraphs, precisions
+from .words import program
 
 
 def show_list(out: Console, missteps: tuple[Misstep, ...]) -> None:
@@ -35,7 +36,7 @@ def show_list(out: Console, missteps: tuple[Misstep, ...]) -> None:
                 out.print(Text(" " * (wide + 4) + more), soft_wrap=True)
     if known:
         out.print(Text("\n  The share of hand-checked occurrences that were right stands on the right.", "quiet"))
-    out.print(Text.assemble("\n  ", ("misstep catalogue ID", "command"), ("   explains one\n", "quiet")))
+    out.print(Text.assemble("\n  ", (f"{program()} catalogue ID", "command"), ("   explains one\n", "quiet")))
 
 
 def show_one(out: Console, misstep: Misstep) -> None:

@@ -31,13 +31,15 @@ ROWS = 20_000
 _MARK = "\x00rows\x00"
 
 
-def write(out: IO[bytes], result: Result, summary: Summary) -> None:
-    """Write the page."""
+def write(out: IO[bytes], result: Result, summary: Summary, by_path: bool = False) -> None:
+    """Write the page. Its commands name sessions by their id, or by their path."""
     head, tail = _frame(summary).split(_MARK)
     out.write(head.encode())
     ids = [t.id for t in summary.sorted()]
     left: dict[str, Any] = {"rows": 0, "surroundings": 0, "groups": {}}
     for number, row in enumerate(_rows(result, summary, ids, left)):
+        if by_path:
+            row["ref"] = row["path"] + (f"::{row['n']}" if row["n"] else "")
         out.write((b",\n" if number else b"\n") + _json(row))
     out.write(b'\n],"left":' + _json({**left, "groups": list(left["groups"].values())}) + tail.encode())
 
@@ -211,6 +213,7 @@ def _row(record: dict[str, Any], number: dict[str, int]) -> dict[str, Any]:
         "ref": printable(record["ref"]),
         "id": printable(record["id"]),
         "path": printable(record["path"]),
+        "n": record["n"],
         "agent": record["agent"],
         "model": printable(record["model"]),
         "title": printable(record["title"]),

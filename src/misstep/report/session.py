@@ -16,13 +16,17 @@ from misstep.shell import Effect
 from misstep.trajectory import Call, Result, Step, Trajectory
 
 from .console import one_line, printable
-from .words import agent_name, count, fault, period
+from .words import agent_name, count, fault, period, program, quoted
 
 _WHO = {"user": "person", "agent": "agent", "system": "system"}
 
 
-def show(out: Console, trajectory: Trajectory, step: int | None, before: int, after: int, room: int) -> None:
-    """Print the session; with a step, that one in full (texts up to `room` characters) between its neighbours."""
+def show(
+    out: Console, trajectory: Trajectory, step: int | None, before: int, after: int, room: int, asked: str = ""
+) -> None:
+    """Print the session; with a step, that one in full (texts up to `room` characters) between its neighbours.
+
+    `asked` is how the session was named, for the command that is proposed."""
     judged = [m for m in missteps() if m.status != "retired"]
     record = record_of(trajectory, judged)
     marks: dict[int, list[dict]] = {}
@@ -34,7 +38,11 @@ def show(out: Console, trajectory: Trajectory, step: int | None, before: int, af
             _outline(out, trajectory.steps[number], number, marks.get(number, []))
         if marks:
             first = min(marks)
-            out.print(Text(f"\n  misstep show …#{first} opens the first of the marked steps", "quiet"))
+            command = f"{program()} show {quoted(asked or trajectory.path)}#{first}"
+            out.print(
+                Text.assemble(("\n  " + command, "command"), ("   opens the first of the marked steps", "quiet")),
+                soft_wrap=True,
+            )
         out.print()
         return
     names = {m.id: m for m in judged}
@@ -51,7 +59,8 @@ def _head(out: Console, trajectory: Trajectory, record: dict) -> None:
     out.print()
     out.print(Text.assemble("  ", (one_line(trajectory.id, out.width - 4), "bold")))
     who = " ".join(x for x in (agent_name(trajectory.agent), trajectory.agent_version, trajectory.model) if x)
-    facts = [who, count(len(trajectory.steps), "step"), count(record["calls"], "call")]
+    steps = f"{count(record['steps'], 'agent step')} of {count(len(trajectory.steps), 'step')}"
+    facts = [who, steps, count(record["calls"], "call")]
     when = period(record["started"], record["ended"])
     out.print(Text("  " + one_line(" · ".join([*facts, *([when] if when else [])]), out.width - 4), "quiet"))
     out.print(Text("  " + one_line(trajectory.path, 400), "quiet"), soft_wrap=True)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from .console import one_line
-from .words import agent_name, count, percent, period, points, reason
+from .words import agent_name, count, percent, period, points, program, quoted, reason, shortened
 
 if TYPE_CHECKING:
     from misstep.scan.sources import Place
@@ -30,15 +28,16 @@ def show(
     places: Iterable[Place] = (),
     written: Iterable[str] = (),
     asked: str = "",
-    header: dict[str, Any] | None = None,
+    by_path: bool = False,
 ) -> None:
-    """Print the summary. `asked` are the paths as they were given, for the commands that are proposed."""
+    """Print the summary. `asked` are the arguments as they were given, for the commands that are proposed; these name sessions
+    by their path where ids are not known to `misstep show` (no index was written)."""
     out.print()
     _head(out, summary, list(places))
     tallies = summary.sorted()
     seen = [t for t in tallies if t.sessions]
     if seen:
-        _table(out, summary, seen)
+        _table(out, summary, seen, by_path)
     elif tallies:
         out.print(Text(f"\n  None of {count(len(tallies), 'misstep')} was found.", "right"))
     else:
@@ -47,16 +46,17 @@ def show(
     _policies(out, summary)
     _outcomes(out, summary, seen)
     _not_counted(out, summary)
-    _next(out, summary, seen, list(written), asked, header or {})
+    _next(out, seen, list(written), asked, by_path)
 
 
 def _head(out: Console, summary: Summary, places: list[Place]) -> None:
-    facts = [count(summary.sessions, "session"), count(summary.steps, "step"), count(summary.calls, "call")]
+    sessions = count(summary.sessions, "session")
+    if summary.subagents:
+        sessions += f" ({summary.subagents:,} of them of sub-agents)"
+    facts = [sessions, count(summary.steps, "agent step"), count(summary.calls, "call")]
     when = period(summary.first, summary.last)
     out.print(Text.assemble("  ", (" · ".join(facts), "bold"), *([("   " + when, "quiet")] if when else [])))
     agents = [f"{agent_name(name)} {n:,}" for name, n in summary.agents.most_common()]
-    if summary.subagents:
-        agents.append(f"of these {summary.subagents:,} of sub-agents")
     _wrapped(out, ", ".join(agents), "quiet")
     if summary.sessions and summary.tallies:
         share = percent(summary.affected / summary.sessions)
@@ -64,17 +64,18 @@ def _head(out: Console, summary: Summary, places: list[Place]) -> None:
         out.print(Text(f"  {line}", "wrong" if summary.affected else "right"))
 
 
-def _table(out: Console, summary: Summary, seen: list[Tally]) -> None:
+def _table(out: Console, summary: Summary, seen: list[Tally], by_path: bool) -> None:
     bar = _BAR + 2 if out.width >= 96 else 0
     rates = out.width >= 64
     room = out.width - 4 - 21 - bar - (17 if rates else 0)
     head = f"  {'The agent …':<{room}}  {'':<{bar}}{'sessions':>14}{'times':>7}"
     out.print(Text("\n" + head + (f"{'steps':>8}{'chances':>9}" if rates else ""), "quiet"))
     for tally in seen:
-        _row(out, summary, tally, room, bar, rates)
+        _row(out, summary, tally, room, bar, rates, by_path)
+    _legend(out, seen, rates)
 
 
-def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, rates: bool) -> None:
+def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, rates: bool, by_path: bool) -> None:
     base = tally.in_scope if tally.info["scoped"] else summary.sessions
     part = tally.sessions / base if base else 0
     decided = tally.occurrences + tally.right
@@ -93,7 +94,7 @@ def _row(out: Console, summary: Summary, tally: Tally, room: int, bar: int, rate
     for more in rest:
         out.print(Text("  ").append_text(more))
     for example in tally.examples[:1]:
-        _example(out, example)
+        _example(out, example, by_path)
 
 
 def _named(tally: Tally, room: int) -> list[Text]:
@@ -113,18 +114,32 @@ def _named(tally: Tally, room: int) -> list[Text]:
     return lines
 
 
-def _example(out: Console, example: dict[str, Any]) -> None:
-    left = f"misstep show {_quoted(example['session'])}#{example['step']}"
+def _legend(out: Console, seen: list[Tally], rates: bool) -> None:
+    """What the words of the table mean."""
+    said = ["chances: steps where it could happen and the record tells"] if rates else []
+    said += ["unknown: the record does not tell"] if any(t.unknown for t in seen) else []
+    if said:
+        _wrapped(out, "; ".join(said), "quiet", before="\n")
+
+
+def _shown(example: dict[str, Any], by_path: bool) -> str:
+    """The command that shows an example."""
+    name = example["path"] + (f"::{example['n']}" if example["n"] else "") if by_path else example["session"]
+    return f"{program()} show {quoted(name)}#{example['step']}"
+
+
+def _example(out: Console, example: dict[str, Any], by_path: bool) -> None:
+    left = _shown(example, by_path)
     line = Text("    ")
     line.append(left, "command")
     room = out.width - len(left) - 7
-    said = example["command"] or example["why"]
+    said = example["why"] or example["command"]
     if room >= 24:
-        line.append("   " + one_line(said, room), "quiet")
+        line.append("   " + shortened(said, room), "quiet")
         out.print(line, soft_wrap=True)
     else:
         out.print(line, soft_wrap=True)
-        out.print(Text("      " + one_line(said, out.width - 7), "quiet"))
+        out.print(Text("      " + shortened(said, out.width - 7), "quiet"))
 
 
 def _bar(part: float) -> str:
@@ -160,7 +175,10 @@ def _outcomes(out: Console, summary: Summary, seen: list[Tally]) -> None:
     """The difference in pass rate of each misstep for which there is one, or why there is none."""
     if not summary.outcomes:
         return
-    counts = [f"{n:,} {name}" for name, n in sorted(summary.outcomes.items(), key=lambda kv: (-kv[1], kv[0]))]
+    told = {name: n for name, n in summary.outcomes.items() if name in ("passed", "failed")}
+    counts = [f"{n:,} {name}" for name, n in sorted(told.items(), key=lambda kv: (-kv[1], kv[0]))]
+    untold = summary.sessions - sum(told.values())
+    counts += [f"{untold:,} without a recorded outcome"] if untold else []
     out.print(Text.assemble(("\n  Outcomes  ", "heading"), ", ".join(counts)))
     known = [(t, summary.outcome(t)) for t in seen]
     available = [(t, found) for t, found in known if found["available"]]
@@ -227,38 +245,24 @@ def _reasons(counted: Any, what: str) -> list[str]:
     return lines
 
 
-def _next(
-    out: Console, summary: Summary, seen: list[Tally], written: list[str], asked: str, header: dict[str, Any]
-) -> None:
+def _next(out: Console, seen: list[Tally], written: list[str], asked: str, by_path: bool) -> None:
     out.print()
     for name in written:
         out.print(Text.assemble("  Written  ", (one_line(name, 400), "command")), soft_wrap=True)
     if seen and seen[0].examples:
-        example = seen[0].examples[0]
-        shown = f"misstep show {_quoted(example['session'])}#{example['step']}"
-        _line(out, "Next     ", shown, "the first of these in its context")
-        _line(out, "         ", f"misstep catalogue {seen[0].id}", "what it is, and how it is told")
+        _line(out, "Next     ", _shown(seen[0].examples[0], by_path), "the first of these in its context")
+        _line(out, "         ", f"{program()} catalogue {seen[0].id}", "what it is, and how it is told")
         if not any(name.endswith((".html", ".htm")) for name in written):
-            paths = f" {asked}" if asked and len(asked) < 40 else " …" if asked else ""
-            _line(out, "         ", f"misstep scan{paths} --html report.html", "every occurrence, in context")
+            asked = f" {one_line(asked, 4000)}" if asked else ""
+            _line(out, "         ", f"{program()} scan{asked} --html report.html", "every occurrence, in context")
     else:
-        _line(out, "Next     ", "misstep catalogue", "what is looked for")
+        _line(out, "Next     ", f"{program()} catalogue", "what is looked for")
     out.print()
 
 
 def _line(out: Console, lead: str, command: str, what: str) -> None:
     fits = 2 + len(lead) + len(command) + 3 + len(what) <= out.width
     out.print(Text.assemble(f"  {lead}", (command, "command"), ("   " + what if fits else "", "quiet")), soft_wrap=True)
-
-
-def _quoted(ref: str) -> str:
-    """A session's name as a shell reads it, the home folder shortened."""
-    try:
-        ref = f"~/{Path(ref).relative_to(Path.home())}" if ref.startswith("/") else ref
-    except (ValueError, RuntimeError):
-        pass
-    text = one_line(ref, 1000)
-    return "~/" + shlex.quote(text[2:]) if text.startswith("~/") else shlex.quote(text)
 
 
 def _wrapped(out: Console, text: str, style: str, before: str = "", indent: int = 2) -> None:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import sys
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from .console import one_line
 
 _AGENTS = {
     "claude-code": "Claude Code",
@@ -25,6 +32,42 @@ _REASONS = {
 def agent_name(name: str) -> str:
     """An agent's name as its makers write it."""
     return _AGENTS.get(name, name or "unnamed agent")
+
+
+def program() -> str:
+    """The command as a person can type it again: `misstep` where that is on PATH, else as it was invoked."""
+    called = sys.argv[0] if sys.argv else ""
+    if shutil.which("misstep") or Path(called).name != "misstep":
+        return "misstep"
+    return quoted(called)
+
+
+def quoted(name: str) -> str:
+    """A file's or session's name as a shell reads it, the home folder shortened."""
+    try:
+        name = f"~/{Path(name).relative_to(Path.home())}" if name.startswith("/") else name
+    except (ValueError, RuntimeError):
+        pass
+    text = one_line(name, 4000)
+    return "~/" + shlex.quote(text[2:]) if text.startswith("~/") else shlex.quote(text)
+
+
+def shortened(text: str, room: int) -> str:
+    """The text on one line of at most `room` characters; paths in it are shortened from the left first."""
+    text = one_line(text, 4000)
+    for keep in (3, 2, 1):
+        if len(text) <= room:
+            break
+        text = _PATH.sub(partial(_tail, keep=keep), text)
+    return one_line(text, room)
+
+
+_PATH = re.compile(r"(?:[~.…]|\b[\w.-]+)?(?:/[\w.@+-]+){2,}")
+
+
+def _tail(found: re.Match[str], keep: int) -> str:
+    parts = found[0].split("/")
+    return found[0] if len(parts) <= keep + 1 else "…/" + "/".join(parts[-keep:])
 
 
 def count(n: int, one: str, many: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from misstep.trajectory import Trajectory
@@ -14,8 +14,12 @@ from .index import Index
 from .result import BadInput
 
 
-def find(reference: str, index: Index | None) -> tuple[Trajectory, int | None]:
-    """The trajectory of PATH[::N][#STEP] or ID[#STEP], and the step. Raises BadInput in one line."""
+def find(
+    reference: str, index: Index | None, note: Callable[[str], None] = lambda text: None
+) -> tuple[Trajectory, int | None]:
+    """The trajectory of PATH[::N][#STEP] or ID[#STEP], and the step. Raises BadInput in one line.
+
+    `note` is told what the caller should know of the choice."""
     if not reference.strip() or (reference.startswith("#") and not os.path.lexists(reference)):
         raise BadInput("name a session: a file, a folder or the start of an id")
     name, step = _split(reference)
@@ -24,7 +28,7 @@ def find(reference: str, index: Index | None) -> tuple[Trajectory, int | None]:
     if os.path.lexists(path):
         trajectory = _from_path(path, place)
     else:
-        trajectory = _from_id(name, index)
+        trajectory = _from_id(name, index, note)
     if step is not None and not 0 <= step < len(trajectory.steps):
         raise BadInput(f"{reference}: the session has the steps 0 to {len(trajectory.steps) - 1}")
     return trajectory, step
@@ -63,17 +67,20 @@ def _from_path(path: Path, place: int | None) -> Trajectory:
     return found[place or 0]
 
 
-def _from_id(prefix: str, index: Index | None) -> Trajectory:
+def _from_id(prefix: str, index: Index | None, note: Callable[[str], None]) -> Trajectory:
     """By the index, else by the names of the files in the known places: their stems are or end in the session's id."""
     rows = [row for row in (index.sessions(prefix) if index else []) if Path(row[1]).exists()]
     exact = [row for row in rows if row[0] == prefix]
     rows = exact or rows
     names = list(dict.fromkeys(row[0] for row in rows))
     if len(names) > 1 and not (_is_start(prefix) and all(n.startswith(names[0] + "/") for n in names[1:])):
-        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        raise BadInput(f"{prefix}: several sessions start so: {shown}")
+        raise BadInput(f"{prefix}: several sessions start so: {_listed(names)}")
     if rows:
-        _, path, n, _ = rows[0] if len(names) == 1 else next(row for row in rows if row[0] == names[0])
+        same = [row for row in rows if row[0] == names[0]]
+        _, path, n, _ = same[0]
+        if len(same) > 1:
+            files = [row[1] + (f"::{row[2]}" if row[2] else "") for row in same]
+            note(f"{names[0]} stands in {len(files)} places, the longest is shown: {_listed(files)}")
         try:
             for number, trajectory in enumerate(read(path)):
                 if number == n:
@@ -88,6 +95,10 @@ def _from_id(prefix: str, index: Index | None) -> Trajectory:
         except Unreadable:
             continue
     raise BadInput(f"{prefix}: no such file, and no session of this id has been scanned here")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _is_start(prefix: str) -> bool:

@@ -142,7 +142,9 @@ class Summary:
             if len(tally.examples) < EXAMPLES:
                 first = next((o for o in record["occurrences"] if o["misstep"] == tally.id), None)
                 if first is not None:
-                    tally.examples.append({"session": record["ref"], "path": record["path"], **_example(first)})
+                    tally.examples.append(
+                        {"session": record["ref"], "path": record["path"], "n": record["n"], **_example(first)}
+                    )
         # Outcomes of attempts that cannot tell whether they hold the misstep say nothing about it.
         if passed is not None and record["outcome"]["task"] and (wrong or not unknown):
             key = (record["outcome"]["task"], f"{record['agent']} {record['model']}")
