@@ -23,16 +23,15 @@ PLAIN = [
     ["--agent", "codex", "a", "--agent=claude", "--misstep", "x", "--fail-on", "any:3", "--fail-on", "y"],
     ["--workers", "4", "--workers=2", "--since", "2026-01-01"],
     ["a=b", "--json=a=b"],
+    ["--workers", "x"],
+    ["--workers", "0"],
 ]
 LEFT = [
     ["--help"],
     ["-h"],
     ["--debug", "a"],
     ["--jso", "x"],
-    ["--workers", "0"],
-    ["--workers", "x"],
     ["--workers", "-1"],
-    ["--workers", "²"],
     ["--since"],
     ["--json"],
     ["--json", ""],

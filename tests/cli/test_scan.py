@@ -72,6 +72,8 @@ def test_no_path_reads_the_agents_own_places(run, making, own_home: Path):
 def test_no_path_and_nothing_there(run):
     code, out, err = run("scan")
     assert code == 2 and err.startswith("misstep: no sessions found") and err.count("\n") == 1 and out == ""
+    for place in ("~/.claude/projects", "~/.codex/sessions", "~/.gemini/tmp/*/chats", "opencode/opencode*.db"):
+        assert place in err
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,16 @@ def test_no_path_and_nothing_there(run):
         (["--html", "/", "."], "cannot be written"),
         (["--merge", "missing.jsonl"], "No such file"),
         (["--nonsense", "."], "No such option '--nonsense'"),
-        (["--workers", "0", "."], "Invalid value for '--workers'"),
+        (["--workers", "0", "."], "--workers 0: expected a number of processes, from 1"),
+        (["--workers", "x", "."], "--workers x: expected a number of processes, from 1"),
+        (["--merge", "--shard", "1/2", "x"], "--shard does not go with --merge"),
+        ([""], "a path is empty"),
+        (
+            ["--agent", "nope", "."],
+            "--agent nope: no such agent: known are claude-code, codex, copilot-cli, gemini-cli",
+        ),
+        (["--agent", "codex", "--agent", "Klaude", "."], "--agent klaude: no such agent"),
+        (["--agent", "", "."], "no such agent"),
         (["--json"], "requires an argument"),
     ],
 )
@@ -120,9 +131,26 @@ def test_filters_that_leave_nothing_say_so(run, sessions: Path):
 def test_since_and_agent_and_misstep(run, sessions: Path):
     assert "  1 session · 1 agent step" in run("scan", sessions, "--since", "2026-04-01")[1]
     assert "1 session left out by --since" in run("scan", sessions, "--since", "2026-04-01")[1]
-    assert "2 sessions" in run("scan", sessions, "--agent", "claude")[1]
+    for name in ("claude", "claude-code", "Claude Code"):
+        assert "2 sessions" in run("scan", sessions, "--agent", name)[1]
     assert "preview-word" in run("scan", sessions, "--misstep", "preview-word")[1]
     assert "preview-word" in run("scan", sessions, "--preview")[1]
+
+
+def test_nothing_that_recent_is_no_error(run, sessions: Path, tmp_path: Path):
+    code, out, err = run("scan", sessions, "--since", "2027-01-01", "--fail-on", "any", "--json", tmp_path / "a")
+    assert (code, err) == (0, "") and out == "no session since 2027-01-01 (2 left out: since)\n"
+    assert json.loads((tmp_path / "a").read_text().splitlines()[-1])["sessions"] == 0
+    assert run("scan", sessions, "--since", "2027-01-01", "-q") == (0, "", "")
+    (tmp_path / "empty").mkdir()
+    assert run("scan", tmp_path / "empty", "--since", "2027-01-01")[0] == 2
+
+
+def test_an_agent_that_only_the_sessions_name(run, sessions: Path, making):
+    folder = making.trial(sessions / "t", ["ls"], 1.0, task="t")
+    path = folder / "agent/trajectory.json"
+    path.write_text(path.read_text().replace('"name": "codex"', '"name": "My Agent"'))
+    assert "  1 session · " in run("scan", sessions, "--agent", "my agent")[1]
 
 
 def test_fail_on(run, sessions: Path):

@@ -211,7 +211,7 @@ class TestMerge:
 
     def test_of_another_scan(self, shards: list[Path], sessions: Path):
         shards[1].write_bytes(written(scan(Options([str(sessions)], workers=1, preview=True, shard=(2, 2)))))
-        self.check(shards, "another missteps than the files before it")
+        self.check(shards, "other missteps than the files before it")
 
     def test_of_another_count(self, shards: list[Path], sessions: Path):
         shards[1].write_bytes(written(scan(Options([str(sessions)], workers=1, shard=(2, 3)))))
@@ -254,3 +254,33 @@ class TestMerge:
         merged = merge([tmp_path / "a", tmp_path / "b"])
 
         assert lines(written(merged))[1:] == lines(both)[1:]
+
+
+def test_threads_and_forks_do_not_meet(monkeypatch: pytest.MonkeyPatch):
+    """Where another thread runs, workers are not forked; the progress bar is none."""
+    import threading
+
+    from misstep.cli import _scanning
+    from misstep.report.console import progress
+
+    monkeypatch.setattr(read_module, "METHOD", "")
+    started = threading.active_count()
+    clock = iter(range(100))
+    monkeypatch.setattr(_scanning.time, "monotonic", lambda: next(clock))
+    with _scanning._progress(True) as watch:
+        assert watch is not None
+        for done in range(5):
+            watch(done, 9)
+        assert threading.active_count() == started
+    bar = progress()
+    assert not bar.live.auto_refresh
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        with read_module._pool(1) as pool:
+            assert pool._mp_context.get_start_method() == "spawn"
+            assert pool.submit(len, "abc").result() == 3
+    finally:
+        release.set()
+        thread.join()

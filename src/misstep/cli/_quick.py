@@ -49,10 +49,6 @@ def parse(words: list[str]) -> dict[str, Any] | None:
                 return None
         if option in LISTS:
             many[LISTS[option]].append(value)
-        elif option == "--workers":
-            if not (value.isascii() and value.isdigit() and int(value) > 0):
-                return None
-            found["workers"] = int(value)
         else:
             found[VALUES[option]] = value
     return found | {name: tuple(values) for name, values in many.items()}

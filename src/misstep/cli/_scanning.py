@@ -11,7 +11,7 @@ import time
 
 from misstep.scan.output import check, is_stdout, output, unwritable
 from misstep.scan.result import BadInput
-from misstep.scan.run import READER_FAILED, Options, scan
+from misstep.scan.run import READER_FAILED, Options, agent_id, scan
 
 from . import Ended, debugging, one_line, silence
 
@@ -72,7 +72,7 @@ def _run(
     ids: Sequence[str] = (),
     preview: bool = False,
     fail_on: Sequence[str] = (),
-    workers: int | None = None,
+    workers: str | None = None,
     shard: str | None = None,
     merge: bool = False,
     no_index: bool = False,
@@ -81,10 +81,10 @@ def _run(
     limits = dict(_limit(text) for text in fail_on)
     options = Options(
         paths=list(paths),
-        workers=workers or 0,
+        workers=_workers(workers),
         shard=_shard(shard),
         since=_since(since),
-        agents=agents,
+        agents=[agent_id(name) for name in agents],
         missteps=ids,
         also=tuple(name for name in limits if name != "any"),
         preview=preview,
@@ -106,8 +106,14 @@ def _run(
             check(targets, options.paths)
             result, indexed = _scan(options, no_index, progress=not quiet and sys.stderr.isatty())
         summary = _write(result, (json_path, json_file), (html_path, html_file), not indexed)
-        if not summary.sessions and not shard:
+        recent = bool(summary.sessions or shard) or not result.filtered["since"]
+        if not summary.sessions and not shard and recent:
             _nothing(result, summary, options, places, merge)
+    if not recent:  # nothing went wrong, and nothing was to be found
+        if not silent:
+            older = "; ".join(f"{n} left out: {name}" for name, n in sorted(result.filtered.items()))
+            print(f"no session since {since} ({older})")
+        return _fail(summary, limits)
     told = 0
     if not silent:
         try:
@@ -187,10 +193,14 @@ def _asked() -> str:
 
 def _check(options: Options, merge: bool, html_path: str | None, json_path: str | None) -> None:
     """What does not go together."""
+    if options.shard and merge:
+        raise BadInput("--shard does not go with --merge: scan each shard first, then merge what they wrote")
+    if options.shard and html_path:
+        raise BadInput("--shard does not go with --html: merge the shards first")
     if options.shard and not json_path:
         raise BadInput("--shard needs --json FILE: the part that --merge adds up")
-    if options.shard and (html_path or merge):
-        raise BadInput("--shard does not go with --html or --merge: merge the shards first")
+    if "" in options.paths:
+        raise BadInput("a path is empty: name a file or folder")
     if merge and not options.paths:
         raise BadInput("--merge needs the files that the shards wrote")
     if merge and (options.filters or options.preview):
@@ -203,11 +213,12 @@ def _places(options: Options, silent: bool) -> list[Place]:
     """Where to look when no path was given."""
     if options.paths:
         return []
-    from misstep.scan.sources import places
+    from misstep.scan.sources import looked, places
 
     found = places()
     if not found:
-        raise BadInput("no sessions found where the known agents keep them: name a file or folder")
+        known = ", ".join(_tilde(str(path)) for path in looked())
+        raise BadInput(f"no sessions found where the known agents keep them ({known}): name a file or folder")
     options.paths = [str(place.path) for place in found]
     if not silent:
         names: dict[str, list[str]] = {}
@@ -279,12 +290,13 @@ def _progress(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
     if not wanted:
         yield None
         return
-    started = time.monotonic()
+    drawn = time.monotonic()
     shown: Any = None
 
     def watch(done: int, total: int) -> None:
-        nonlocal shown
-        if shown is None and time.monotonic() - started > 0.3 and done < total:
+        nonlocal shown, drawn
+        now = time.monotonic()
+        if shown is None and now - drawn > 0.3 and done < total:
             from misstep.report.console import progress
 
             shown = progress()
@@ -292,6 +304,9 @@ def _progress(wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
             shown.add_task("reading sessions", total=total)
         if shown is not None:
             shown.update(shown.task_ids[0], completed=done)
+            if now - drawn > 0.1:
+                shown.refresh()
+                drawn = now
 
     try:
         yield watch
@@ -307,6 +322,15 @@ def _limit(text: str) -> tuple[str, int]:
     if not name or (count and not re.fullmatch(r"[1-9]\d*", count)) or (":" in text and not count):
         raise BadInput(f"--fail-on {text}: expected ID, ID:N or any[:N]")
     return name, int(count or 1)
+
+
+def _workers(text: str | None) -> int:
+    """Processes; 0: one a core."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
+        raise BadInput(f"--workers {text}: expected a number of processes, from 1")
+    return int(text)
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:

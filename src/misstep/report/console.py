@@ -40,7 +40,8 @@ def console(file: IO[str] | None = None, width: int | None = None) -> Console:
 
 
 def progress() -> Any:
-    """A progress bar on standard error that leaves nothing behind."""
+    """A progress bar on standard error that leaves nothing behind. It has no thread, so that worker processes may be forked: who
+    shows it refreshes it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
@@ -50,6 +51,7 @@ def progress() -> Any:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
+        auto_refresh=False,
     )
 
 

@@ -22,6 +22,8 @@ Found = dict[str, Any]
 
 IN_LINE = 16 << 20
 """Bytes up to which worker processes cost more than they save."""
+METHOD = ""
+"""How worker processes are started; '' for what is safe."""
 _BATCH_BYTES, _BATCH_UNITS = 2 << 20, 16
 _COLLECT_AFTER = 64 << 20
 
@@ -120,10 +122,12 @@ def _batches(units: Sequence[Unit]) -> Iterator[list[Unit]]:
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     import multiprocessing
+    import threading
     from concurrent.futures import ProcessPoolExecutor
 
-    # fork starts at once, and nothing else runs in this process yet; elsewhere it is not safe.
-    context = multiprocessing.get_context("fork" if sys.platform.startswith("linux") else "spawn")
+    # fork starts at once, and is safe where nothing else runs in this process.
+    alone = sys.platform.startswith("linux") and threading.active_count() == 1
+    context = multiprocessing.get_context(METHOD or ("fork" if alone else "spawn"))
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
 
 
@@ -189,12 +193,9 @@ def _pooled(
 
 def _alone(unit: Unit, strict: bool) -> Found:
     """Read one unit in a process of its own."""
-    import warnings
     from concurrent.futures.process import BrokenProcessPool
 
-    with _pool(1) as pool, warnings.catch_warnings():
-        # The progress bar's thread may run by now; the child touches nothing that it could have locked.
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with _pool(1) as pool:
         try:
             return json.loads(pool.submit(_read_batch, [unit.path], strict).result()[0])
         except BrokenProcessPool:

@@ -36,12 +36,23 @@ _WHOLE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_QUOTED = r"""(?![$<{])(?:(?<=")[^"\n]{3,}(?=")|(?<=')[^'\n]{3,}(?='))"""
+"""A quoted value, after the group that ends with its quote."""
+_QUOTED_WORDS = r"""(?![$<{(\[])(?:(?<=")(?=[^"\n]*\s)[^"\n]{4,}(?=")|(?<=')(?=[^'\n]*\s)[^'\n]{4,}(?='))"""
+"""One with blanks in it."""
+
 _VALUE = re.compile(
     rf"""
       (?P<url>://[^\s/:@'"]*:)[^\s/@'"]+(?=@)
     | (?P<header>\b(?:authorization|proxy-authorization|x-api-key|private-token)["']?\s*[:=]\s*["']?(?:(?:bearer|basic|token)\s+)?)
       (?!\$|(?:bearer|basic|token)\b)[^\s"',]{{6,}}
     | (?P<bearer>\bbearer\s+)(?!\$)[A-Za-z0-9._~+/-]{{16,}}=*
+    | (?P<quoted_flag>(?:^|\s)--?(?:[a-z-]*{_NAMED}[a-z-]*)(?:=|\s+)["']){_QUOTED}
+    | (?P<quoted_sshpass>\bsshpass\s+-p\s*["']){_QUOTED}
+    | (?P<quoted_user>\s(?:-u|--user)[\s=]["'][^\s:"'$]+:)(?!\$)[^"'\n]+(?=["'])
+    | (?P<quoted_mysql>\b(?:mysql|mariadb)[\w-]*\s(?:[^|;&\n]*?\s)?(?-i:-p)["']){_QUOTED}
+    | (?P<mysql>\b(?:mysql|mariadb)[\w-]*\s(?:[^|;&\n]*?\s)?(?-i:-p))(?![$<{{"'])[^\s"'|;&]+
+    | (?P<quoted_pair>\b[A-Za-z0-9_.-]*{_NAMED}[A-Za-z0-9_]*["']?\s*(?::=|[=:])\s*["']){_QUOTED_WORDS}
     | (?P<flag>(?:^|\s)--?(?:[a-z-]*{_NAMED}[a-z-]*)(?:=|\s+)["']?)(?![$<{{-])[^\s"']{{3,}}
     | (?P<sshpass>\bsshpass\s+-p\s*["']?)(?!\$)[^\s"']+
     | (?P<user>\s(?:-u|--user)[\s=]["']?[^\s:"'$]+:)(?!\$)[^\s"']+

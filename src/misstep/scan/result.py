@@ -59,6 +59,8 @@ class Result:
         self.units = 0
         self.filtered: Counter[str] = Counter()
         """Trajectories that a filter left out, by the filter."""
+        self.agents: set[str] = set()
+        """The agents of all trajectories, those that a filter left out among them."""
         self._entries: list[_Entry] = []
         self._held = 0
         self._spool: IO[bytes] | None = None
@@ -239,8 +241,11 @@ def _like(path: str | os.PathLike[str], number: int, line: dict[str, Any], kind:
         raise BadInput(f"{path}: line {number}: not a record of a scan: {wrong}")
 
 
+_OTHER = {"missteps": "other missteps", "filters": "other filters", "misstep": "another version of misstep"}
+
+
 def _difference(one: Header, other: Header) -> str:
     for name in sorted(set(one) | set(other)):
         if one.get(name) != other.get(name):
-            return f"another {name} than the files before it: they are not of one scan"
+            return f"{_OTHER.get(name, f'another {name}')} than the files before it: they are not of one scan"
     return "not of the same scan as the files before it"

@@ -28,6 +28,26 @@ READER_FAILED = "the reader failed"
 """How the reason begins where a unit could not be read through a fault of ours."""
 
 
+AGENTS = (
+    "claude-code",
+    "codex",
+    "copilot-cli",
+    "gemini-cli",
+    "mini-swe-agent",
+    "opencode",
+    "openhands",
+    "qwen-code",
+    "swe-agent",
+    "terminus-2",
+)
+"""Agents whose sessions are told by their format. In formats that name the agent, there may be any other."""
+
+
+def agent_id(name: str) -> str:
+    """An agent's name for comparing: as it is displayed ("Claude Code") or as it is recorded ("claude-code")."""
+    return "-".join(name.lower().split())
+
+
 class Options:
     """What to scan and what to keep of it."""
 
@@ -51,7 +71,7 @@ class Options:
         self.since = since
         """Keep trajectories that ended at or after this time, seconds since the epoch."""
         self.agents = tuple(sorted(set(agents)))
-        """Keep trajectories of agents whose name starts so. Empty: all."""
+        """Keep trajectories of agents whose `agent_id` starts so. Empty: all."""
         self.missteps = tuple(sorted(set(missteps)))
         """Judge by these alone, previews among them. Empty: all stable ones."""
         self.also = tuple(also)
@@ -129,7 +149,16 @@ def scan(options: Options, index: Index | None = None, watch: Watch | None = Non
             _take(result, record, options, chosen)
         if watch is not None:
             watch(done, len(units))
+    _known_agents(options, result)
     return result
+
+
+def _known_agents(options: Options, result: Result) -> None:
+    """Refuse an agent that neither exists nor was seen. (Another shard may have seen it.)"""
+    known = sorted({*AGENTS, *result.agents} - {""})
+    for name in () if options.shard else options.agents:
+        if not name or not any(agent_id(one).startswith(name) for one in known):
+            raise BadInput(f"--agent {name}: no such agent: known are {', '.join(known[:40])}")
 
 
 def _header(options: Options, chosen: dict[str, Any]) -> Header:
@@ -203,7 +232,8 @@ def _filled(unit: Unit, found: Found) -> Iterator[dict[str, Any]]:
 
 def _take(result: Result, record: dict[str, Any], options: Options, chosen: dict[str, Any]) -> None:
     if record["kind"] == "trajectory":
-        if options.agents and not record["agent"].startswith(options.agents):
+        result.agents.add(record["agent"])
+        if options.agents and not agent_id(record["agent"]).startswith(options.agents):
             result.filtered["agent"] += 1
             return
         if options.since is not None:

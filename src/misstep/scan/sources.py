@@ -36,7 +36,58 @@ def places(home: Path | None = None, environ: Mapping[str, str] | None = None, h
     return found
 
 
-def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[tuple[str, Path]]:
+def looked() -> list[Path]:
+    """Where `places` looks on this machine, whether it is there or not; * stands for any name."""
+    found = dict.fromkeys(path for _, path in _candidates(Path.home(), os.environ, Path.cwd(), _ANY))
+    return list(found)
+
+
+class _Disk:
+    """What is there."""
+
+    def glob(self, root: Path, name: str) -> list[Path]:
+        """`root/*/name`, sorted; empty where the folder cannot be listed."""
+        try:
+            return [root / entry / name for entry in sorted(os.listdir(root)) if (root / entry / name).is_dir()]
+        except OSError:
+            return []
+
+    def named(self, root: Path, start: str, end: str) -> list[Path]:
+        """What in the folder has a name that starts and ends so, sorted; empty where the folder cannot be listed."""
+        try:
+            return [root / name for name in sorted(os.listdir(root)) if name.startswith(start) and name.endswith(end)]
+        except OSError:
+            return []
+
+    def holds(self, root: Path, marks: set[str], suffix: str, depth: int) -> bool:
+        """Whether a folder some levels below has one of the marks, or a file with the suffix."""
+        try:
+            entries = sorted(os.scandir(root), key=lambda e: e.name)[:200]
+        except OSError:
+            return False
+        if any(e.name in marks or (not marks and e.name.endswith(suffix)) for e in entries):
+            return True
+        folders = [e for e in entries if e.is_dir(follow_symlinks=False)]
+        return depth > 1 and any(self.holds(Path(e.path), marks, suffix, depth - 1) for e in folders)
+
+
+class _Any(_Disk):
+    """What could be there."""
+
+    def glob(self, root: Path, name: str) -> list[Path]:
+        return [root / "*" / name]
+
+    def named(self, root: Path, start: str, end: str) -> list[Path]:
+        return [root / f"{start}*{end}"]
+
+    def holds(self, root: Path, marks: set[str], suffix: str, depth: int) -> bool:
+        return True
+
+
+_DISK, _ANY = _Disk(), _Any()
+
+
+def _candidates(home: Path, environ: Mapping[str, str], here: Path, disk: _Disk = _DISK) -> Iterator[tuple[str, Path]]:
     def under(variable: str, *default: str) -> list[Path]:
         """The folders a variable names (several are separated by commas), or the default below the home folder."""
         named = [Path(part.strip()).expanduser() for part in environ.get(variable, "").split(",") if part.strip()]
@@ -58,10 +109,10 @@ def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[
         yield "Codex", root / "archived_sessions"
     for root in under("GEMINI_CLI_HOME", ".gemini"):
         root = root if root.name == ".gemini" else root / ".gemini"
-        yield from (("Gemini CLI", path) for path in _glob(root / "tmp", "chats"))
+        yield from (("Gemini CLI", path) for path in disk.glob(root / "tmp", "chats"))
     for root in under("QWEN_HOME", ".qwen"):
-        yield from (("Qwen Code", path) for path in _glob(root / "projects", "chats"))
-        yield from (("Qwen Code", path) for path in _glob(root / "tmp", "chats"))
+        yield from (("Qwen Code", path) for path in disk.glob(root / "projects", "chats"))
+        yield from (("Qwen Code", path) for path in disk.glob(root / "tmp", "chats"))
     for root in under("COPILOT_HOME", ".copilot"):
         yield "Copilot CLI", root / "session-state"
         yield "Copilot CLI", root / "history-session-state"
@@ -69,8 +120,8 @@ def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[
     named = environ.get("OPENCODE_DB", "")
     if named and named != ":memory:":
         yield "OpenCode", data / "opencode" / named
-    yield from (("OpenCode", path) for path in _named(data / "opencode", "opencode", ".db"))
-    if (data / "opencode" / "storage" / "session").is_dir():
+    yield from (("OpenCode", path) for path in disk.named(data / "opencode", "opencode", ".db"))
+    if disk is _ANY or (data / "opencode" / "storage" / "session").is_dir():
         yield "OpenCode", data / "opencode" / "storage"
     for root in under("OPENHANDS_STATE_DIR", ".openhands"):
         yield "OpenHands", root / "sessions"
@@ -86,33 +137,5 @@ def _candidates(home: Path, environ: Mapping[str, str], here: Path) -> Iterator[
         ("Terminal-Bench", here / "runs", {"results.json", "run_metadata.json"}),
         ("SWE-agent", here / "trajectories", set()),
     ):
-        if _holds(path, marks, ".traj", 3):
+        if disk.holds(path, marks, ".traj", 3):
             yield agent, path
-
-
-def _holds(root: Path, marks: set[str], suffix: str, depth: int) -> bool:
-    """Whether a folder some levels below has one of the marks, or a file with the suffix."""
-    try:
-        entries = sorted(os.scandir(root), key=lambda e: e.name)[:200]
-    except OSError:
-        return False
-    if any(e.name in marks or (not marks and e.name.endswith(suffix)) for e in entries):
-        return True
-    folders = [e for e in entries if e.is_dir(follow_symlinks=False)]
-    return depth > 1 and any(_holds(Path(e.path), marks, suffix, depth - 1) for e in folders)
-
-
-def _named(root: Path, start: str, end: str) -> list[Path]:
-    """What in the folder has a name that starts and ends so, sorted; empty where the folder cannot be listed."""
-    try:
-        return [root / name for name in sorted(os.listdir(root)) if name.startswith(start) and name.endswith(end)]
-    except OSError:
-        return []
-
-
-def _glob(root: Path, name: str) -> list[Path]:
-    """`root/*/name`, sorted; empty where the folder cannot be listed."""
-    try:
-        return [root / entry / name for entry in sorted(os.listdir(root)) if (root / entry / name).is_dir()]
-    except OSError:
-        return []
