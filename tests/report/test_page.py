@@ -269,10 +269,79 @@ def test_print_leaves_out_the_controls(opened, report: Path):
 
 def test_a_narrow_screen_does_not_scroll_sideways(opened, report: Path):
     view = opened(report)
-    view.page.set_viewport_size({"width": 390, "height": 800})
+    view.page.set_viewport_size({"width": 380, "height": 700})
+    widest = """() => Math.max(document.documentElement.scrollWidth,
+      ...[...document.querySelectorAll('section:not([hidden]) *, dialog[open], dialog[open] header *')]
+        .filter((n) => !n.closest('svg')).map((n) => n.getBoundingClientRect().right))"""
     view.page.click("#m-bad-word > .row")
     view.page.click("#m-bad-word .occ > button >> nth=0")
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 380
+    for tab in ("sessions", "policies", "rest"):
+        view.page.click(f"#tab-{tab}")
+        assert view.page.evaluate(widest) <= 380, tab
+    view.page.click("#tab-sessions")
+    view.page.click("table.sessions tbody tr >> nth=0")
+    assert view.page.evaluate(widest) <= 380
+
+
+@pytest.mark.parametrize("height", [380, 900])
+def test_an_opened_occurrence_shows_the_misstep_itself(opened, report: Path, height: int):
+    view = opened(report, reduced_motion="reduce")
+    view.page.set_viewport_size({"width": height, "height": height})
+    view.page.click("#m-bad-word > .row")
+    for button in view.page.locator("#m-bad-word .occ > button").all():
+        button.click()
+        step = button.locator(".where").inner_text().rpartition("#")[2]
+        box = button.locator("xpath=..").locator(f".step.wrong[data-step='{step}']").bounding_box()
+        assert box["y"] >= 0 and box["y"] + min(box["height"], 60) <= height, box
+
+
+def test_the_whole_row_opens_a_session_and_says_what_is_kept(opened, report: Path):
+    view = opened(report)
+    view.page.click("#tab-sessions")
+    view.page.click("table.sessions tr:has-text('Sort the fruit.') td.d")
+    shown = view.page.inner_text("dialog")
+    assert "8 agent steps of 9 steps" in shown and "Whole session" not in view.page.inner_text("body")
+    assert "This page keeps 7 of its 9 steps: those around its missteps." in shown
+    view.page.keyboard.press("Escape")
+    view.page.focus("table.sessions button >> nth=0")
+    view.page.keyboard.press("Enter")
+    assert view.page.is_visible("dialog[open]")
+
+
+def test_sessions_follow_the_search(opened, report: Path):
+    view = opened(report)
+    view.page.click("#tab-sessions")
+    view.page.fill("#q", "apples")
+    assert view.settled() == "1 occurrence in 1 of 7 sessions"
+    assert view.texts("table.sessions td.r:not(.wide)") == ["1"]
+    assert view.page.locator("table.sessions .tick").count() == 1
+    view.page.click("#tab-policies")
+    assert "the filters do not apply here" in view.page.inner_text("#view-policies")
+    view.page.click("#tab-rest")
+    assert "the filters do not apply here" in view.page.inner_text("#view-rest")
+
+
+def test_the_address_keeps_the_filters(opened, report: Path):
+    view = opened(report)
+    view.page.select_option("#f-misstep", label="bad-word")
+    view.page.select_option("#f-agent", "codex")
+    view.page.fill("#q", "figs & <b>")
+    view.page.fill("#f-from", "2026-01-01")
+    view.page.click("#tab-sessions")
+    status, address = view.settled(), view.page.evaluate("location.href")
+    other = opened(report)
+    other.page.goto(address)
+    other.page.reload()
+    assert other.settled() == status and other.page.is_visible("#view-sessions")
+    assert other.page.input_value("#q") == "figs & <b>" and other.page.input_value("#f-agent") == "codex"
+    assert other.page.evaluate("location.href") == address
+    other.page.click("#clear")
+    assert other.settled() == "6 occurrences in 4 of 7 sessions" and "codex" not in other.page.evaluate("location.href")
+    for bad in ("misstep=nope&agent=x&tab=zz&open=a,b&from=never", "%", "__proto__=1"):
+        other.page.goto(report.as_uri() + "#" + bad)
+        assert other.settled() == "6 occurrences in 4 of 7 sessions"
+    assert other.errors == []
 
 
 def test_a_link_to_a_misstep(opened, report: Path):
@@ -280,6 +349,9 @@ def test_a_link_to_a_misstep(opened, report: Path):
     view.page.goto(report.as_uri() + "#bad-word")
     view.page.reload()
     assert view.page.get_attribute("#m-bad-word > .row", "aria-expanded") == "true"
+    view.page.goto(report.as_uri() + "#scoped-word")
+    view.page.wait_for_timeout(100)
+    assert view.page.get_attribute("#m-scoped-word > .row", "aria-expanded") == "true"
 
 
 def test_without_javascript_the_figures_are_there(opened, report: Path):

@@ -144,7 +144,7 @@
     const numbers = around(s, o);
     return el("div", { class: "steps" },
       el("div", { class: "tools" }, el("code", {}, `misstep show ${s.ref}#${o.step}`),
-        el("button", { type: "button", on: { click: () => openSession(s, o.step) } }, "Whole session")),
+        el("button", { type: "button", on: { click: () => openSession(s, o.step) } }, "More of this session")),
       numbers.length ? stepsOf(s, numbers) : el("div", { class: "gap" }, "The steps around it are not kept in this page: the command above shows them."));
   }
 
@@ -230,6 +230,8 @@
       button.setAttribute("aria-expanded", String(open));
       if (open && !body) node.append((body = contextOf(s, o)));
       else if (body) body.hidden = !open;
+      const at = open && body.querySelector(`[data-step="${o.step}"]`);
+      if (at) at.scrollIntoView({ block: "nearest" });
     });
     return add(node, [button]);
   }
@@ -265,8 +267,8 @@
     const body = el("tbody", {});
     for (const { s, found, all } of rows.slice(0, sessionLimit)) {
       const outcome = outcomeOf(s);
-      body.append(el("tr", {},
-        el("td", { class: "t" }, el("button", { type: "button", on: { click: () => openSession(s) } }, s.title || s.id || s.path),
+      body.append(el("tr", { on: { click: () => { if (!String(getSelection())) openSession(s); } } },
+        el("td", { class: "t" }, el("button", { type: "button" }, s.title || s.id || s.path),
           el("small", {}, [agentName(s.agent), s.model, s.task].filter(Boolean).join(" · "))),
         el("td", { class: "wide at" }, strip(s, null, found)),
         el("td", { class: "r" }, num(all)),
@@ -275,7 +277,7 @@
     }
     const node = [el("table", { class: "sessions" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Session"), el("th", { scope: "col", class: "wide" }, "Where in it"), el("th", { scope: "col", class: "r" }, "Missteps"),
-        el("th", { scope: "col", class: "r wide" }, "Steps"), el("th", { scope: "col" }, "Date"))), body)];
+        el("th", { scope: "col", class: "r wide" }, "Agent steps"), el("th", { scope: "col" }, "Date"))), body)];
     if (rows.length > sessionLimit) node.push(el("button", { type: "button", class: "plain more", on: { click: () => { sessionLimit += 400; render(); } } }, `Show ${num(Math.min(400, rows.length - sessionLimit))} more`));
     if (left.rows) node.push(el("p", { class: "empty" }, `${many(left.rows, "session")} without a misstep did not fit into this page.`));
     return rows.length ? node : [el("p", { class: "empty" }, "No session fits the filters.")];
@@ -294,9 +296,10 @@
     const close = el("button", { type: "button", class: "plain", on: { click: () => box.close() } }, "Close");
     box.replaceChildren(el("header", {},
       el("div", { class: "line" }, el("h2", { id: "session-title" }, s.title || s.id || s.path), close),
-      el("p", {}, [agentName(s.agent), s.model, many(s.length, "step"), day(s.end), s.task, s.passed === true ? "passed" : s.passed === false ? "failed" : ""].filter(Boolean).join(" · ")),
+      el("p", {}, [agentName(s.agent), s.model, `${many(s.steps, "agent step")} of ${many(s.length, "step")}`, day(s.end), s.task, s.passed === true ? "passed" : s.passed === false ? "failed" : ""].filter(Boolean).join(" · ")),
       el("p", { class: "mono" }, `misstep show ${s.ref}${step === undefined ? "" : "#" + step}`),
       el("p", { class: "mono" }, s.path),
+      numbers.length ? el("p", { class: "part" }, numbers.length < s.length ? `This page keeps ${num(numbers.length)} of its ${many(s.length, "step")}: those around its missteps. The command above shows all.` : "All of its steps.") : null,
       strip(s, jump)), body);
     box.showModal();
     close.focus();
@@ -305,17 +308,18 @@
   $("session").addEventListener("click", (event) => { if (event.target === $("session")) $("session").close(); });
 
   /* -- policies and the rest -------------------------------------------------------------------- */
+  const unfiltered = () => el("p", { class: "note" }, "Of the whole scan: the filters do not apply here.");
   function policies() {
     if (!facts.policies.length) return [el("p", { class: "empty" }, "No policy would have stepped in.")];
     const text = new Map(missteps.flatMap((m) => m.doc.policies.map((p) => [p.id, p.text])));
-    return [el("table", { class: "plain-table" },
+    return [unfiltered(), el("table", { class: "plain-table policies" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Policy"), el("th", { scope: "col" }, "What the agent would have been told"), el("th", { scope: "col" }, "Times"), el("th", { scope: "col" }, "Sessions"))),
       el("tbody", {}, facts.policies.map((p) => el("tr", {}, el("td", {}, el("code", {}, p.id), el("span", { class: "tag" }, p.action)),
-        el("td", {}, el("p", {}, text.get(p.id) || "")), el("td", {}, num(p.times)), el("td", {}, num(p.sessions))))))];
+        el("td", {}, el("p", {}, text.get(p.id) || "")), el("td", { "data-label": p.times === 1 ? "time" : "times" }, num(p.times)), el("td", { "data-label": p.sessions === 1 ? "session" : "sessions" }, num(p.sessions))))))];
   }
   function rest() {
     if (!facts.left_out.length) return [el("p", { class: "empty" }, "Everything that was found was counted.")];
-    return [el("table", { class: "plain-table" }, el("tbody", {}, facts.left_out.map(([n, why]) => el("tr", {}, el("td", {}, n), el("td", {}, why)))))];
+    return [unfiltered(), el("table", { class: "plain-table" }, el("tbody", {}, facts.left_out.map(([n, why]) => el("tr", {}, el("td", {}, n), el("td", {}, why)))))];
   }
 
   /* -- drawing ---------------------------------------------------------------------------------- */
@@ -334,6 +338,7 @@
     label("tab-sessions", view.kept.length);
     label("tab-policies", facts.policies.length);
     label("tab-rest", facts.left_out.length);
+    keep();
   }
   function label(id, n) {
     const tab = $(id);
@@ -353,6 +358,7 @@
       $("view-" + one).hidden = !on;
     }
     if (focus) $("tab-" + name).focus();
+    keep();
   }
   TABS.forEach((name, at) => {
     $("tab-" + name).addEventListener("click", () => choose(name));
@@ -387,16 +393,44 @@
   dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
   $("theme").addEventListener("click", () => theme(root.getAttribute("data-theme") === "dark" ? "light" : "dark"));
 
-  fact("sessions", num(facts.sessions), facts.subagents ? `${num(facts.subagents)} of sub-agents` : "");
-  fact("steps", num(facts.steps));
+  fact("sessions", num(facts.sessions), facts.subagents ? `${num(facts.subagents)} of them of sub-agents` : "");
+  fact("agent steps", num(facts.steps));
   fact("calls", num(facts.calls));
   const byAgent = new Map();
   for (const s of sessions) byAgent.set(s.agent, (byAgent.get(s.agent) || 0) + 1);
   $("agents").textContent = [...byAgent].sort((a, b) => b[1] - a[1]).slice(0, 6).map(([name, n]) => `${agentName(name)} ${num(n)}`).join(" · ");
   $("view-policies").replaceChildren(...policies());
   $("view-rest").replaceChildren(...rest());
-  render();
-  const wanted = decodeURIComponent(location.hash.slice(1));
-  const target = missteps.find((m) => m.id === wanted);
-  if (target) { opened.add(target.id); render(); document.getElementById(`m-${target.id}`).scrollIntoView(); }
+
+  /* -- the address keeps what is looked at ------------------------------------------------------- */
+  function keep() {
+    const kept = new URLSearchParams();
+    for (const key of Object.keys(filter)) if (filter[key] !== "") kept.set(key, key === "misstep" ? missteps[Number(filter.misstep)].id : filter[key]);
+    const tab = TABS.find((one) => !$("view-" + one).hidden);
+    if (tab !== TABS[0]) kept.set("tab", tab);
+    if (opened.size) kept.set("open", [...opened].join(","));
+    const text = kept.toString();
+    if (text === location.hash.slice(1)) return;
+    try { history.replaceState(null, "", "#" + text); } catch { /* a page in a frame may not: it works without */ }
+  }
+  function restore() {
+    const text = location.hash.slice(1);
+    const linked = missteps.find((m) => m.id === text);
+    const kept = new URLSearchParams(linked ? "open=" + text : text);
+    for (const [key, id] of Object.entries(inputs)) {
+      let value = kept.get(key) || "";
+      if (key === "misstep" && value) value = String(missteps.findIndex((m) => m.id === value));
+      if ($(id).type === "date" && !/^\d{4}-\d\d-\d\d$/.test(value)) value = "";
+      $(id).value = value;
+      if ($(id).value !== value) $(id).value = "";
+      filter[key] = $(id).value;
+    }
+    opened.clear();
+    for (const id of (kept.get("open") || "").split(",")) if (missteps.some((m) => m.id === id)) opened.add(id);
+    choose(TABS.includes(kept.get("tab")) ? kept.get("tab") : TABS[0]);
+    render();
+    if (linked) document.getElementById(`m-${linked.id}`).scrollIntoView();
+  }
+  window.addEventListener("hashchange", restore);
+  restore();
 })();
