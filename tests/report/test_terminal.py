@@ -9,7 +9,7 @@ import pytest
 from misstep.report.console import console, one_line, printable
 from misstep.report.pages import example_lines, markdown, page_of, paragraphs
 from misstep.report.terminal import show
-from misstep.report.words import agent_name, count, percent, period, points, shortened
+from misstep.report.words import agent_name, called, count, percent, period, points, shortened
 from misstep.scan.summary import summarise
 
 KNOWN = {
@@ -122,7 +122,8 @@ def test_sessions_are_named_by_path_where_ids_are_not_known(summary):
 
 
 def test_commands_are_printed_as_they_were_invoked(summary, monkeypatch: pytest.MonkeyPatch, tmp_path):
-    monkeypatch.setattr("sys.argv", [".venv/bin/misstep", "scan"])
+    monkeypatch.setattr("misstep.report.words._called", "misstep")
+    called(".venv/bin/misstep")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "    .venv/bin/misstep show ref00000#0" in text(summary)
     (tmp_path / "misstep").touch(mode=0o755)

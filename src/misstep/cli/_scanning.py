@@ -173,7 +173,9 @@ def _tell(
         return
     from misstep.report.console import console
     from misstep.report.terminal import show
+    from misstep.report.words import called
 
+    called(sys.argv[0])
     written = [name for name in (html_path, json_path) if name]
     show(console(), summary, places, written, _asked(), by_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -33,7 +34,9 @@ def command(id: str | None, markdown: bool) -> None:
         return
     from misstep.report.catalogue import show_list, show_one
     from misstep.report.console import console
+    from misstep.report.words import called
 
+    called(sys.argv[0])
     if id is None:
         show_list(console(), missteps())
         return

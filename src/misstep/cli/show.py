@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from . import Failure, debug_option, debugging, one_line
@@ -21,10 +23,12 @@ def command(session: str, before: int, after: int, full: bool, no_index: bool) -
     """
     from misstep.report.console import console
     from misstep.report.session import show
+    from misstep.report.words import called
     from misstep.scan.index import Index
     from misstep.scan.lookup import find
     from misstep.scan.result import BadInput
 
+    called(sys.argv[0])
     try:
         if no_index:
             trajectory, step = find(session, None, _note)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,12 +33,20 @@ def agent_name(name: str) -> str:
     return _AGENTS.get(name, name or "unnamed agent")
 
 
+_called = "misstep"
+
+
+def called(name: str) -> None:
+    """Say how the command was invoked (its first word), for the commands that are proposed."""
+    global _called
+    _called = name
+
+
 def program() -> str:
     """The command as a person can type it again: `misstep` where that is on PATH, else as it was invoked."""
-    called = sys.argv[0] if sys.argv else ""
-    if shutil.which("misstep") or Path(called).name != "misstep":
+    if Path(_called).name != "misstep" or shutil.which("misstep"):
         return "misstep"
-    return quoted(called)
+    return quoted(_called)
 
 
 def quoted(name: str) -> str:
