@@ -162,7 +162,7 @@ def _flags(step: Step) -> str:
 
 def effect_line(effect: Effect) -> str:
     """What a command does, in words: 'reads notes, through head', 'starts a server on port 80, in the background'."""
-    what = _DOES.get(effect.kind, effect.kind)
+    what = _DOES.get(effect.kind, effect.kind) if effect.paths or effect.kind != "search" else "searches"
     info = {k: v for k, v in effect.info.items() if v not in (None, "", (), False)}
     words = " ".join([what, *effect.paths])
     more = [_INFO[key](value) if key in _INFO else "" for key, value in info.items()]
