@@ -165,6 +165,37 @@ def test_an_entry_of_another_version_is_replaced() -> None:
     assert installed("claude-code") == "yes"
 
 
+def test_our_command_goes_from_a_group_that_a_person_added_to() -> None:
+    path = config_file("claude-code", "user", Path.cwd())
+    install("claude-code")
+    found = json.loads(path.read_text())
+    mine = {"type": "command", "command": "mine"}
+    found["hooks"]["Stop"][0]["hooks"].append(mine)
+    path.write_text(json.dumps(found, indent=2))
+    assert installed("claude-code") == "yes" and plan_install("claude-code").empty
+    uninstall("claude-code")
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [mine]}]}}
+    install("claude-code")
+    assert path.read_text().count("hook.py") == len(host("claude-code").EVENTS)
+    assert json.loads(path.read_text())["hooks"]["Stop"] == [{"hooks": [mine]}, group("claude-code")]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "left"),
+    [
+        ("[ // one\n 1 ]", [0], "[ // one\n ]"),
+        ("[1, // see [\n 2]", [1], "[1 // see [\n]"),
+        ("[1, 2, 3]", [1], "[1, 3]"),
+        ("[\r\n 1,\r\n 2,\r\n]", [1], "[\r\n 1,\r\n]"),
+        ('{"a": {"b": [/* x */ 1]}}', ["a", "b", 0], '{"a": {"b": [/* x */]}}'),
+        ('{"a": 1, "b": 2}', ["b"], '{"a": 1}'),
+    ],
+)
+def test_a_cut_keeps_comments(text: str, path: list[str | int], left: str) -> None:
+    assert jsonc.parse(jsonc.cut(text, path)).plain() == jsonc.parse(left).plain()
+    assert jsonc.cut(text, path) == left
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"hooks": 3}', '{"hooks": {"Stop": {}}}', "nonsense", '{"a": 1} x'])
 def test_what_cannot_be_edited_is_left_as_it_is(text: str) -> None:
     path = config_file("claude-code", "user", Path.cwd())

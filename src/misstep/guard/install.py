@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,30 @@ def is_ours(group: Any) -> bool:
     )
 
 
+def _places(groups: Any) -> Iterator[tuple[list[str | int], Any]]:
+    """Where our entries stand in the list of an event: whole groups, and commands in groups that are not ours alone."""
+    for number, found in enumerate(groups if isinstance(groups, list) else ()):
+        if is_ours(found):
+            yield [number], found
+        elif isinstance(found, dict) and isinstance(found.get("hooks"), list):
+            for place, handler in enumerate(found["hooks"]):
+                if isinstance(handler, dict) and MARK in str(handler.get("command")):
+                    yield [number, "hooks", place], handler
+
+
+def _is_current(place: list[str | int], found: Any, ours: dict[str, Any]) -> bool:
+    """Whether what stands at a place is what an installation would write."""
+    return bool(found == (ours if len(place) == 1 else ours["hooks"][0]))
+
+
+def _cut_ours(text: str, event: str, stale: Callable[[list[str | int], Any], bool]) -> str:
+    """The text without those of our entries for an event. Raises jsonc.JsoncError."""
+    for place, found in reversed(list(_places(jsonc.parse(text).plain()["hooks"][event]))):
+        if stale(place, found):
+            text = jsonc.cut(text, ["hooks", event, *place])
+    return text
+
+
 def config_file(name: str, scope: str, project: Path) -> Path:
     """The file that holds a host's hooks."""
     adapter = host(name)
@@ -129,17 +154,15 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
         hooks = found.get("hooks", {})
         if not isinstance(hooks, dict):
             raise jsonc.JsoncError("hooks is no object")
-        stale = [
-            e
-            for e, groups in hooks.items()
-            if isinstance(groups, list) and any(is_ours(g) and (g != ours or e not in adapter.EVENTS) for g in groups)
-        ]
-        for event in stale:
-            text = jsonc.without(text, ["hooks", event], is_ours)
+        for event in hooks:
+            known = event in adapter.EVENTS
+            cleared = _cut_ours(text, event, lambda place, e, known=known: not known or not _is_current(place, e, ours))  # type: ignore[misc]
+            if cleared != text and not known and jsonc.bare(cleared, ["hooks", event]):
+                cleared = jsonc.cut(cleared, ["hooks", event])
+            text = cleared
         found = jsonc.parse(text).plain()
         for event in adapter.EVENTS:
-            groups = found.get("hooks", {}).get(event)
-            if not isinstance(groups, list) or ours not in groups:
+            if not any(True for _ in _places(found.get("hooks", {}).get(event))):
                 text = jsonc.added(text, ["hooks", event], ours)
     except jsonc.JsoncError as error:
         raise InstallError(f"{path}: {error}") from None
@@ -167,7 +190,12 @@ def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) 
                 text = _text(path, before)
                 hooks = jsonc.parse(text).plain().get("hooks", {})
                 for event in hooks if isinstance(hooks, dict) else {}:
-                    text = jsonc.without(text, ["hooks", event], is_ours)
+                    cleared = _cut_ours(text, event, lambda place, e: True)
+                    if cleared != text and jsonc.bare(cleared, ["hooks", event]):
+                        cleared = jsonc.cut(cleared, ["hooks", event])
+                    text = cleared
+                if hooks and jsonc.bare(text, ["hooks"]):
+                    text = jsonc.cut(text, ["hooks"])
                 after = text.encode()
             except (jsonc.JsoncError, AttributeError) as error:
                 raise InstallError(f"{path}: {error}") from None
@@ -278,11 +306,12 @@ def installed(name: str, scope: str = "user", project: Path | None = None) -> st
         return "yes" if there == adapter.whole_file(command(name)).encode() else "other version"
     try:
         hooks = jsonc.parse(_text(path, _bytes(path))).plain().get("hooks", {})
-        found = {e: [g for g in hooks.get(e, ()) if is_ours(g)] for e in adapter.EVENTS}
+        found = {e: list(_places(hooks.get(e, []))) for e in adapter.EVENTS}
     except (jsonc.JsoncError, AttributeError, TypeError) as error:
         raise InstallError(f"{path}: {error}") from None
     if not any(found.values()):
         return "no"
     if not all(found.values()):
         return "partly"
-    return "yes" if all(group(name) in groups for groups in found.values()) else "other version"
+    ours = group(name)
+    return "yes" if all(any(_is_current(*p, ours) for p in places) for places in found.values()) else "other version"

@@ -10,6 +10,7 @@ from misstep._record import field, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 
@@ -207,43 +208,54 @@ def _step(text: str) -> str:
     return "  "
 
 
-def without(text: str, path: list[str], ours: Any) -> str:
-    """The text without those items of the list at a path for which ours(item) is true. Lists and objects that are empty
-    then are taken away too, up the path. Raises JsoncError."""
-    node = parse(text)
-    chain = [node]
+def cut(text: str, path: Sequence[str | int]) -> str:
+    """The text without the member or item at a path of keys and places, and without its comma. Comments stay.
+
+    Raises JsoncError, also where the text cannot be cut without another change (a key that stands twice).
+    """
+    root = parse(text)
+    parent, last = _at(root, path[:-1]), path[-1]
+    child = _at(parent, [last])
+    start, end = parent.keys[last] if isinstance(last, str) else child.start, child.end
+    siblings = list(parent.members.values()) if parent.kind == "object" else parent.items
+    ends = [n.end for n in siblings if n.end <= start]
+    after, rest = _comma(text, end), text[end:]
+    line = text[after + 1 :].split("\n", 1)[0]
+    if after and not line.strip():  # the rest of its line, and the line's own break
+        made = text[:start].rstrip(" \t\r\n") + text[after + 1 + len(line.rstrip("\r")) :]
+    elif after:
+        made = text[:start] + text[after + 1 :].lstrip(" \t")
+    else:
+        comma = _comma(text, max(ends)) if ends else 0
+        head = text[: comma or parent.start + 1]
+        between = text[(comma or parent.start) + 1 : start]
+        if between.strip():  # a comment, whose line ends where it did
+            ends_line = rest.lstrip(" \t")[:1] in ("\n", "\r")
+            made = head + between.rstrip(" \t\r\n" if ends_line else " \t") + rest
+        elif not comma and not text[end : parent.end - 1].strip():
+            made = head + text[parent.end - 1 :]
+        else:
+            made = head + rest
+    expected = root.plain()
+    holder = expected
+    for key in path[:-1]:
+        holder = holder[key]
+    del holder[last]
+    if parse(made).plain() != expected:
+        raise JsoncError(f"{'.'.join(map(str, path))} cannot be taken out alone")
+    return made
+
+
+def bare(text: str, path: Sequence[str | int]) -> bool:
+    """Whether nothing, not even a comment, stands in the object or list at a path. Raises JsoncError."""
+    node = _at(parse(text), path)
+    return node.kind != "scalar" and not text[node.start + 1 : node.end - 1].strip()
+
+
+def _at(node: Node, path: Sequence[str | int]) -> Node:
     for key in path:
-        child = node.members.get(key)
-        if child is None:
-            return text
-        node = child
-        chain.append(node)
-    gone = [item for item in node.items if ours(item.plain())]
-    if not gone:
-        return text
-    if len(gone) == len(node.items):
-        for depth in range(len(path), 0, -1):
-            parent = chain[depth - 1]
-            if depth == 1 or len(parent.members) > 1:
-                return _cut(text, parent.keys[path[depth - 1]], chain[depth].end)
-    for item in reversed(gone):
-        text = _cut(text, item.start, item.end)
-    return text
-
-
-def _cut(text: str, start: int, end: int) -> str:
-    """Take a member or item out, with the comma that it had."""
-    after = _comma(text, end)
-    before = len(text[:start].rstrip(" \t\r\n"))
-    if after:
-        # the rest of its line, and the line's own break
-        end = after + 1
-        line = text[end:].split("\n", 1)[0]
-        if not line.strip():
-            return text[: len(text[:start].rstrip(" \t\r\n"))] + text[end + len(line) :]
-        return text[:start] + text[end:].lstrip(" \t")
-    if text[before - 1 : before] == ",":
-        return text[: before - 1] + text[end:]
-    if text[before - 1 : before] in "{[" and not text[end:].lstrip().startswith(("//", "/*")):
-        return text[:before] + text[end:].lstrip(" \t\r\n")
-    return text[:before] + text[end:]
+        try:
+            node = node.members[key] if isinstance(key, str) else node.items[key]
+        except LookupError:
+            raise JsoncError(f"nothing stands at {key}") from None
+    return node
