@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -194,6 +195,48 @@ def test_our_command_goes_from_a_group_that_a_person_added_to() -> None:
 def test_a_cut_keeps_comments(text: str, path: list[str | int], left: str) -> None:
     assert jsonc.parse(jsonc.cut(text, path)).plain() == jsonc.parse(left).plain()
     assert jsonc.cut(text, path) == left
+
+
+NOTED = '{"hooks": {\n // put hooks here\n "Stop": [ /* mine */ ]\n },"x": 1}'
+
+
+@pytest.mark.parametrize("text", [NOTED, '{"hooks":{},"x": 1}', '{"x": 1}', '{"x": 1, "hooks": {"Stop": [], "A": []}}'])
+@pytest.mark.parametrize("twice", [False, True])
+def test_empty_containers_and_comments_of_a_person_stay(home: Path, text: str, twice: bool) -> None:
+    path = config_file("claude-code", "user", Path.cwd())
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    install("claude-code")
+    if twice:  # a part of it was taken away, and the file is no longer what the guard left
+        path.write_text(jsonc.cut(path.read_text(), ["hooks", "PreToolUse"]).replace('"x": 1', '"x": 3'))
+        install("claude-code")
+    path.write_text(path.read_text().replace('"x": 3', '"x": 1').replace('"x": 1', '"x": 2'))
+    uninstall("claude-code")
+    left = path.read_text()
+    assert jsonc.parse(left).plain() == {**jsonc.parse(text).plain(), "x": 2}
+    assert all(comment in left for comment in ("// put hooks here", "/* mine */") if comment in text)
+
+
+def test_without_state_empty_containers_stay(home: Path) -> None:
+    path = config_file("claude-code", "user", Path.cwd())
+    path.parent.mkdir(parents=True)
+    path.write_text(NOTED)
+    install("claude-code")
+    shutil.rmtree(home / "state")
+    uninstall("claude-code")
+    left = path.read_text()
+    assert jsonc.parse(left).plain() == {"hooks": {e: [] for e in host("claude-code").EVENTS}, "x": 1}
+    assert "// put hooks here" in left and "/* mine */" in left
+
+
+@pytest.mark.parametrize("text", ["null", "[]", '"x"'])
+def test_uninstalling_from_what_is_no_object_says_so(text: str) -> None:
+    path = config_file("claude-code", "user", Path.cwd())
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    for plan in (plan_install, plan_uninstall):
+        with pytest.raises(InstallError, match=f"{path}: the file is no object"):
+            plan("claude-code")
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"hooks": 3}', '{"hooks": {"Stop": {}}}', "nonsense", '{"a": 1} x'])

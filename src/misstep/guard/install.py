@@ -188,16 +188,21 @@ def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) 
         if not exact:
             try:
                 text = _text(path, before)
-                hooks = jsonc.parse(text).plain().get("hooks", {})
+                found = jsonc.parse(text).plain()
+                if not isinstance(found, dict):
+                    raise jsonc.JsoncError("the file is no object")
+                hooks = found.get("hooks")
+                had = _had(path)
                 for event in hooks if isinstance(hooks, dict) else {}:
                     cleared = _cut_ours(text, event, lambda place, e: True)
-                    if cleared != text and jsonc.bare(cleared, ["hooks", event]):
+                    made = had is not None and event not in had
+                    if cleared != text and made and jsonc.bare(cleared, ["hooks", event]):
                         cleared = jsonc.cut(cleared, ["hooks", event])
                     text = cleared
-                if hooks and jsonc.bare(text, ["hooks"]):
+                if isinstance(hooks, dict) and had == set() and text.encode() != before and jsonc.bare(text, ["hooks"]):
                     text = jsonc.cut(text, ["hooks"])
                 after = text.encode()
-            except (jsonc.JsoncError, AttributeError) as error:
+            except jsonc.JsoncError as error:
                 raise InstallError(f"{path}: {error}") from None
         plan.changes.append(Change(path, before, after))
     if hasattr(adapter, "plan_distrust"):
@@ -248,6 +253,9 @@ def _remember(change: Change) -> None:
     record = _record(change.path)
     original = change.before
     known, exact = _original(change.path, change.before or b"")
+    had = _had(change.path)
+    if exact or had is None or MARK.encode() not in (change.before or b""):
+        had = _containers(known if exact else original)
     if exact:
         original = known
     record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -255,8 +263,31 @@ def _remember(change: Change) -> None:
         "path": str(change.path),
         "before": None if original is None else original.decode("latin-1"),
         "after": hashlib.sha256(change.after or b"").hexdigest(),
+        "had": sorted(had),
     }
     _replace(record, json.dumps(kept).encode(), 0o600)
+
+
+def _containers(data: bytes | None) -> set[str]:
+    """The keys of `hooks` in a file that no entry of ours needs, "" for `hooks` itself: what stays when it is empty."""
+    try:
+        found = jsonc.parse(_text(Path(), data)).plain()
+    except (jsonc.JsoncError, InstallError):
+        return set()  # a file of another kind
+    hooks = found.get("hooks") if isinstance(found, dict) else None
+    return {"", *hooks} if isinstance(hooks, dict) else set()
+
+
+def _had(path: Path) -> set[str] | None:
+    """What `_containers` said of the file before the guard; None where that is not known."""
+    try:
+        kept = json.loads(_record(path).read_text())
+        if "had" in kept:
+            return {str(key) for key in kept["had"]}
+        before = kept["before"]
+        return _containers(None if before is None else before.encode("latin-1"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _original(path: Path, now: bytes) -> tuple[bytes | None, bool]:
