@@ -274,6 +274,7 @@ def test_an_interruption_keeps_what_was_read(sessions: Path, making, own_home: P
         making.session(tmp_path / f"many/{n}.jsonl", ["ls"] * 3, prompt=f"task {n}")
     code = (
         "import os, signal, misstep.scan.read as r\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a parent may have it ignored
         "r.IN_LINE, r._BATCH_UNITS = 0, 1\n"
         "import misstep.scan.index as i; i._WRITTEN_AT_ONCE = 1\n"
         "real = i.Index.put\n"

@@ -187,7 +187,8 @@ def test_a_signal_leaves_nothing_behind(tmp_path: Path, making, number: int, cod
     for n in range(8):
         making.session(tmp_path / f"s/{n}.jsonl", ["ls"] * 3, prompt=f"task {n}")
     slow = (
-        "import os, time, misstep.scan.read as r\n"
+        "import os, signal, time, misstep.scan.read as r\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # a parent may have it ignored
         "r.IN_LINE, r._BATCH_UNITS = 0, 1\n"
         "def read_unit(path, strict):\n"
         "    open(os.environ['PIDS'] + f'/{os.getpid()}', 'w').close()\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import subprocess
@@ -84,15 +85,17 @@ UNITS = {
 def test_time_is_linear(unit):
     def seconds(size: int) -> float:
         text = unit * (size // len(unit)) + "true"
-        best = 1e9
-        for _ in range(2):
+        gc.collect()
+        gc.disable()  # its passes over all that the tests before have left are no time of the scanner's
+        try:
             started = time.process_time()
             effects_of(scan(text))
-            best = min(best, time.process_time() - started)
-        return best
+            return time.process_time() - started
+        finally:
+            gc.enable()
 
     # A machine that is busy with something else makes single runs slow: only one that stays slow is at fault.
-    assert any(seconds(600_000) < 4 * seconds(150_000) * 1.6 + 0.05 for _ in range(4))
+    assert any(seconds(600_000) < 4 * seconds(150_000) * 1.6 + 0.05 for _ in range(6))
 
 
 def test_a_megabyte():
