@@ -86,6 +86,37 @@ def test_status_and_modes(home: Path) -> None:
     assert json.loads(path.read_text()) == {"mode": "observe"}
 
 
+@pytest.mark.parametrize(
+    ("value", "mode"),
+    [
+        ("OFF", "off"),
+        ("0", "off"),
+        ("false", "off"),
+        ("No", "off"),
+        ("Observe", "observe"),
+        ("on", "enforce"),
+        ("1", "enforce"),
+        ("", "observe"),
+        ("bogus", "observe"),
+    ],
+)
+def test_the_mode_in_the_environment(
+    home: Path, hooks: Hooks, monkeypatch: pytest.MonkeyPatch, value: str, mode: str
+) -> None:
+    guard("mode", "enforce" if mode == "off" else "observe")
+    monkeypatch.setenv("MISSTEP_GUARD", value)
+    told = guard("status").output
+    assert f"Mode: {mode} " in told
+    assert ("Warning: $MISSTEP_GUARD says 'bogus'" in told) == (value == "bogus")
+    hooks.env["MISSTEP_GUARD"] = value
+    hooks.prompt("p")
+    hooks.call("ls")
+    assert (hooks.folder() / "log.jsonl").exists() == (mode != "off")
+    if mode != "off":
+        assert hooks.log()[0]["mode"] == mode
+    assert len(hooks.faults()) == (value == "bogus")
+
+
 def test_doctor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = home / "bin"
     programs.mkdir()

@@ -150,8 +150,10 @@ def _set(key: str, value: str) -> None:
 
 
 def _mode() -> str:
+    from misstep.guard._paths import settle_mode
     from misstep.guard.portfolio import mode_of, settings
 
+    settle_mode()
     return mode_of(settings())
 
 
@@ -159,11 +161,14 @@ def _mode() -> str:
 @debug_option
 def status() -> None:
     """Where the guard is installed, its mode and its policies."""
-    from misstep.guard._paths import guard_home
+    from misstep.guard._paths import guard_home, settle_mode
     from misstep.guard.install import InstallError, config_file, installed
     from misstep.guard.portfolio import PortfolioError, chosen, load, settings
 
+    unknown = settle_mode()
     click.echo(f"Mode: {_mode()}    State: {guard_home()}")
+    if unknown:
+        click.echo(f"Warning: $MISSTEP_GUARD says {_one(repr(unknown))}, which is no mode (enforce, observe, off)")
     for host in _HOSTS:
         for scope in ("user", "project"):
             try:

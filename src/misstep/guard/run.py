@@ -6,7 +6,7 @@ import os
 import sys
 
 from ._json import loads
-from ._paths import faults_file, guard_home, session_folder
+from ._paths import faults_file, guard_home, session_folder, settle_mode
 from .hosts import host
 from .session import Session, read_json
 
@@ -81,6 +81,7 @@ def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None) 
     if len(data) > LARGEST:
         raise ValueError(f"a payload of more than {LARGEST} bytes")
     logged = logged or _nothing
+    unknown = settle_mode()
     given = settings()
     if mode_of(given) == "off":
         logged()
@@ -100,6 +101,8 @@ def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None) 
     with _Patience(LOCK) as clock, Session(folder) as session:
         clock.session = session
         if not session.size:
+            if unknown:
+                _fault(adapter.NAME, ValueError(f"$MISSTEP_GUARD says {unknown!r}, which is no mode: {mode_of(given)}"))
             session.append(*_head(adapter.NAME, reading, given))
             wrong = _unlocked(given)
             if wrong:
