@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,20 @@ def test_the_mode_in_the_environment(
     if mode != "off":
         assert hooks.log()[0]["mode"] == mode
     assert len(hooks.faults()) == (value == "bogus")
+
+
+@pytest.mark.parametrize("words", [("install", "claude-code"), ("mode", "observe")])
+def test_the_state_is_the_users_alone(home: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.delenv("MISSTEP_HOME")
+    former = os.umask(0o022)
+    try:
+        guard(*words)
+    finally:
+        os.umask(former)
+    state = home / ".local" / "state" / "misstep"
+    assert state.is_dir()
+    for path in (state, *state.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_doctor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def daemon(foreground: bool) -> None:
 
 
 def _set(key: str, value: str) -> None:
-    from misstep.guard._paths import settings_file
+    from misstep.guard._paths import make_folder, settings_file
 
     path = Path(settings_file())
     try:
@@ -142,7 +142,7 @@ def _set(key: str, value: str) -> None:
     found[key] = value
     if not value:
         del found[key]
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(str(path.parent))
     made = path.with_suffix(".new")
     made.touch(0o600)
     made.write_text(json.dumps(found, indent=2) + "\n")

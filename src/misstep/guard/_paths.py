@@ -42,6 +42,20 @@ def guard_home() -> str:
     return home() + "/guard"
 
 
+def make_folder(path: str) -> None:
+    """Make a folder of the guard's, and whatever is missing above it: the user's alone, by any umask. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above and above != path:
+        make_folder(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
 def settings_file() -> str:
     """The mode and the arm, as `misstep guard mode` writes them."""
     return guard_home() + "/settings.json"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from . import jsonc
-from ._paths import digest, guard_home
+from ._paths import digest, guard_home, make_folder
 from .hosts import host
 
 SECONDS = 30
@@ -258,7 +258,7 @@ def _remember(change: Change) -> None:
         had = _containers(known if exact else original)
     if exact:
         original = known
-    record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(str(record.parent))
     kept = {
         "path": str(change.path),
         "before": None if original is None else original.decode("latin-1"),

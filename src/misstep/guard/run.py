@@ -6,7 +6,7 @@ import os
 import sys
 
 from ._json import loads
-from ._paths import faults_file, guard_home, session_folder, settle_mode
+from ._paths import faults_file, guard_home, make_folder, session_folder, settle_mode
 from .hosts import host
 from .session import Session, read_json
 
@@ -275,7 +275,7 @@ def _fault(host_name: str, error: BaseException) -> None:
     try:
         from ._json import dumps
 
-        os.makedirs(guard_home(), 0o700, exist_ok=True)
+        make_folder(guard_home())
         line = {**_stamped({"e": "fault"}), "host": host_name, "error": f"{type(error).__name__}: {error}"[:500]}
         fd = os.open(faults_file(), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
