@@ -64,6 +64,33 @@ def test_errors_are_one_line(home: Path) -> None:
     assert "p.toml: the catalogue has no policy" in guard("use", "p.toml", code=2).output
 
 
+def test_a_read_only_file_is_refused(home: Path) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{}")
+    settings.chmod(0o444)
+    told = guard("install", "claude-code", code=2).output
+    assert told.count("\n") == 1 and f"{settings} is read-only" in told
+    assert settings.read_text() == "{}" and settings.stat().st_mode & 0o777 == 0o444
+    assert not (home / "state").exists()
+    settings.chmod(0o644)
+    guard("install", "claude-code")
+    settings.chmod(0o444)
+    once = settings.read_text()
+    assert "was installed already" in guard("install", "claude-code").output
+    assert "is read-only" in guard("uninstall", "claude-code", code=2).output
+    assert settings.read_text() == once
+
+
+@pytest.mark.parametrize("text", ["null", "[]", '"x"'])
+def test_a_file_that_is_no_object_is_refused_in_one_line(home: Path, text: str) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(text)
+    told = {guard(word, "claude-code", code=2).output for word in ("install", "uninstall")}
+    assert len(told) == 1 and told.pop().endswith(f"{settings}: the file is no object\n")
+
+
 def test_codex_says_how_to_trust() -> None:
     assert "skips hooks silently" in guard("install", "codex").output
     assert "skips hooks silently" not in guard("install", "codex", "--trust").output

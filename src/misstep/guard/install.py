@@ -211,7 +211,11 @@ def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) 
 
 
 def carry_out(plan: Plan, installing: bool) -> None:
-    """Make the changes, each file replaced at once, its mode kept. Raises InstallError."""
+    """Make the changes, each file replaced at once, its mode kept. Raises InstallError, before any change where a file is
+    read-only."""
+    for change in plan.changes:
+        if change.before is not None and change.before != change.after and _read_only(change.path):
+            raise InstallError(f"{change.path} is read-only, and stays as it is")
     for change in plan.changes:
         if change.before == change.after:
             continue
@@ -225,6 +229,14 @@ def carry_out(plan: Plan, installing: bool) -> None:
             raise InstallError(f"{change.path}: {error.strerror or error}") from None
         if not installing:
             _record(change.path).unlink(missing_ok=True)
+
+
+def _read_only(path: Path) -> bool:
+    """Whether a file's owner may not write it. By its mode: root may write all, and a rename asks no file."""
+    try:
+        return not path.stat().st_mode & 0o200 or not os.access(path, os.W_OK)
+    except OSError:
+        return False
 
 
 def _bytes(path: Path) -> bytes | None:
