@@ -221,7 +221,9 @@ def cut(text: str, path: Sequence[str | int]) -> str:
     ends = [n.end for n in siblings if n.end <= start]
     after, rest = _comma(text, end), text[end:]
     line = text[after + 1 :].split("\n", 1)[0]
-    if after and not line.strip():  # the rest of its line, and the line's own break
+    if after and text[end:after].strip():  # a comment before the comma
+        made = text[:start] + text[end:after].lstrip(" \t") + text[after + 1 :]
+    elif after and not line.strip():  # the rest of its line, and the line's own break
         made = text[:start].rstrip(" \t\r\n") + text[after + 1 + len(line.rstrip("\r")) :]
     elif after:
         made = text[:start] + text[after + 1 :].lstrip(" \t")
