@@ -122,7 +122,7 @@ def _tools(making, path: Path, calls: list[tuple[str, dict, str, bool]]) -> Path
 
 
 def test_a_call_that_a_tool_refused_is_not_called_malformed(run, tmp_path: Path, making):
-    edit = {"file_path": "/work/a.py", "old_string": "x", "new_string": "y"}
+    edit = {"file_path": "/repo/a.py", "old_string": "x", "new_string": "y"}
     refused = "<tool_use_error>String to replace not found in file.\nString: the JSON</tool_use_error>"
     bad = "<tool_use_error>InputValidationError: Edit failed: The required parameter `old_string` is missing</tool_use_error>"
     path = _tools(making, tmp_path / "s.jsonl", [("Edit", edit, refused, True), ("Edit", {}, bad, True)])
@@ -134,11 +134,11 @@ def test_a_call_that_a_tool_refused_is_not_called_malformed(run, tmp_path: Path,
 
 def test_a_search_shows_what_it_looks_for(run, tmp_path: Path, making):
     calls = [
-        ("Grep", {"pattern": "def ma.n", "path": "/work/src"}, "a.py", False),
+        ("Grep", {"pattern": "def ma.n", "path": "/repo/src"}, "a.py", False),
         ("Read", {"file_path": "/w/a"}, "x", False),
     ]
     out = run("show", _tools(making, tmp_path / "s.jsonl", calls))[1]
-    assert '"def ma.n" in /work/src' in out
+    assert '"def ma.n" in /repo/src' in out
 
 
 def test_what_a_command_does_is_in_words(run, tmp_path: Path, making):
