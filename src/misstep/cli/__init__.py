@@ -18,6 +18,7 @@ COMMANDS = {
     "show": "Show a session, or a step of it, in the terminal.",
     "catalogue": "List the missteps, or explain one.",
     "guard": "Policies inside a live agent's hooks.",
+    "panel": "Randomised experiments: was it the policy that did it?",
     "policies": "Portfolios: freeze, audit, test, replay, write.",
     "replay": "Run a session's commands again in fresh sandboxes, and compare.",
     "sandbox": "Check, build and use isolated roots.",
