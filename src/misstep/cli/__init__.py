@@ -25,7 +25,21 @@ COMMANDS = {
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 
-__all__ = ["COMMANDS", "Failure", "debug_option", "debugging", "group", "main", "one_line", "set_debug", "silence"]
+GONE = 141
+"""The exit code where the reader of a pipe went away: a shell's for SIGPIPE, as other programs end then."""
+
+__all__ = [
+    "COMMANDS",
+    "GONE",
+    "Failure",
+    "debug_option",
+    "debugging",
+    "group",
+    "main",
+    "one_line",
+    "set_debug",
+    "silence",
+]
 
 _debug = False
 
@@ -58,7 +72,7 @@ class Ended(BaseException):
 
 def main() -> None:
     """Entry point. Exit codes: 0; 1 (`--fail-on`); 2 bad input, or an output that cannot be written; 3 a fault of
-    misstep's own; 130 interrupted, 129 and 143 ended by a signal."""
+    misstep's own; 130 interrupted, 129 and 143 ended by a signal, 141 the reader of a pipe went away."""
     _open_streams()
     # A path or a transcript may hold what the terminal's encoding does not: show it escaped, do not fail.
     for stream in (sys.stdout, sys.stderr):
@@ -116,9 +130,9 @@ def _answer(work: Callable[[], int]) -> int:
         return 130
     except Ended as error:
         return 128 + error.number
-    except BrokenPipeError:  # `misstep scan --json - | head`: nobody reads on
+    except BrokenPipeError:  # `misstep guard log | head`: nobody reads on
         silence(sys.stdout)
-        return 2
+        return GONE
     except OSError as error:  # the disk is full, standard output is closed: no fault of ours
         silence(sys.stdout)
         if _debug:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 import misstep
 
-from . import COMMANDS, one_line, set_debug, silence
+from . import COMMANDS, GONE, one_line, set_debug, silence
 
 
 class Failure(click.ClickException):
     """A request that cannot be met: one clear line, exit code 2."""
 
     exit_code = 2
+
+
+@contextmanager
+def _reader() -> Iterator[None]:
+    """Where the reader of standard output went away, end as other programs do: click would exit with 1 (`--fail-on`)."""
+    try:
+        yield
+    except BrokenPipeError:
+        silence(sys.stdout)
+        raise click.exceptions.Exit(GONE) from None
 
 
 class _Lazy(click.Group):
@@ -29,12 +41,13 @@ class _Lazy(click.Group):
         command: click.Command = importlib.import_module(f"misstep.cli.{name}").command
         return command
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _reader():  # --help and --version
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _reader():
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would exit with 1, which means --fail-on here
-            silence(sys.stdout)
-            raise click.exceptions.Exit(2) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -13,7 +13,7 @@ from misstep.scan.output import check, is_stdout, output, unwritable
 from misstep.scan.result import BadInput
 from misstep.scan.run import READER_FAILED, Options, agent_id, scan
 
-from . import Ended, debugging, one_line, silence
+from . import GONE, Ended, debugging, one_line, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _run(
             sys.stdout.flush()
         except BrokenPipeError:  # `misstep scan | head`: what is found still decides the exit code
             silence(sys.stdout)
-            told = 2
+            told = GONE
     return _fail(summary, limits) or told
 
 
