@@ -63,3 +63,11 @@ def test_its_arms_and_hosts() -> None:
         assert f"`{arm}`" in PAGE
     for name in NAMES:
         assert name in PAGE
+
+
+def test_the_agents_of_the_tests_have_exact_versions() -> None:
+    script = (Path(__file__).resolve().parents[2] / "scripts" / "install-clis").read_text()
+    packages = [word for line in re.findall(r"^install (.+)$", script, re.M) for word in line.split()[1:]]
+    assert len(packages) >= 9
+    for package in packages:
+        assert re.fullmatch(r"(@[\w-]+/)?[\w-]+@\d+\.\d+\.\d+", package), package
