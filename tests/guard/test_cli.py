@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from misstep.cli.guard import command
+from misstep.cli.policies import command as policies
 
 from .conftest import Hooks, plain_rules
 
@@ -61,7 +62,7 @@ def test_errors_are_one_line(home: Path) -> None:
     assert "--trust is Codex's" in guard("install", "gemini-cli", "--trust", code=2).output
     guard("install", "no-such-host", code=2)
     (home / "p.toml").write_text('[[policy]]\nid = "none"')
-    assert "p.toml: the catalogue has no policy" in guard("use", "p.toml", code=2).output
+    assert "p.toml: policy none: the catalogue has no policy 'none'" in guard("use", "p.toml", code=2).output
 
 
 def test_a_read_only_file_is_refused(home: Path) -> None:
@@ -214,3 +215,54 @@ def test_log(home: Path, hooks: Hooks) -> None:
     )
     guard("log", "--html", str(page))
     assert "no guarded session" in guard("log", "zzz", "--html", str(page), code=2).output
+
+
+@pytest.mark.parametrize(
+    ("alias", "host"),
+    [("claude", "claude-code"), ("qwen", "qwen-code"), ("gemini", "gemini-cli"), ("copilot", "copilot-cli")],
+)
+def test_a_host_by_the_name_of_its_program(home: Path, alias: str, host: str) -> None:
+    assert f"is installed for {host}" in guard("install", alias).output
+    assert "was installed already" in guard("install", host).output
+    assert f"{host}" in guard("doctor", alias).output
+    assert f"is gone for {host}" in guard("uninstall", alias).output
+    assert "'clawd' is not one of 'claude-code'" in guard("install", "clawd", code=2).output
+
+
+def test_a_beginning_of_several_sessions_names_them(home: Path, hooks: Hooks) -> None:
+    for session in ("abc-1", "abc-2", "abc"):
+        hooks.prompt("Go.", session=session)
+        hooks.call("ls", session=session)
+    told = guard("log", "ab", code=2).output
+    assert told.count("\n") == 1 and told.startswith("Error: 'ab' begins 3 sessions: ")
+    assert all(f"{name} (claude-code)" in told for name in ("abc-1", "abc-2", "abc"))
+    assert guard("log", "ab", "--html", str(home / "x.html"), code=2).output == told
+    assert not (home / "x.html").exists()
+    assert "abc  1 calls" in guard("log", "abc").output and "abc-1" not in guard("log", "abc").output  # the whole id
+    hooks.host = "codex"
+    hooks.prompt("Go.", session="abc-1")
+    told = guard("log", "abc-1", code=2).output
+    assert "abc-1 (codex)" in told and "abc-1 (claude-code)" in told
+
+
+@pytest.mark.parametrize("words", [("replay",), ("propose", "service-persistence")])
+def test_paths_without_sessions_are_an_error(home: Path, words: tuple[str, ...]) -> None:
+    def said(path: str) -> str:
+        done = CliRunner().invoke(policies, [*words, path])
+        assert done.exit_code == 2 and done.output.count("\n") == 1, done.output
+        return done.output
+
+    assert said("nosuch") == "Error: nosuch: no such file or folder\n"
+    (home / "empty").mkdir()
+    assert said("empty") == "Error: empty: no session of an agent in it\n"
+    (home / "empty" / "notes.jsonl").write_text("hello\n")
+    assert said("empty").startswith("Error: empty: no session of an agent in it; 1 files are none, the last: ")
+
+
+@pytest.mark.parametrize("text", ["policy = 3", 'policy = ["x"]', "[policy]\nfile = 1", "[[policy]]\nfile = 3", "["])
+def test_trusting_what_is_no_portfolio(home: Path, text: str) -> None:
+    (home / ".misstep").mkdir()
+    (home / ".misstep" / "portfolio.toml").write_text(text)
+    done = CliRunner().invoke(policies, ["trust"])
+    assert done.exit_code == 2 and done.output.startswith(f"Error: {home}/.misstep/portfolio.toml: "), done.output
+    assert done.output.count("\n") == 1 and not (home / "state").exists()

@@ -65,14 +65,20 @@ def test_a_file_beside_the_portfolio(tmp_path: Path) -> None:
         ("version = ", "Invalid value"),
         ("colour = 1", "unknown key 'colour'"),
         ('[[policy]]\nid = "no-such"', "no policy 'no-such'"),
-        ("[[policy]]\nid = 3", "policy 1 has no id"),
-        ('[[policy]]\nid = "service-persistence"\nmode = "maybe"', "mode is one of enforce, observe, off"),
-        ('[[policy]]\nid = "service-persistence"\nlimit = 0', 'a number from 1, or "none"'),
+        ("[[policy]]\nid = 3", "policy 1: id: a text is expected, not 3"),
+        (
+            '[[policy]]\nid = "service-persistence"\nmode = "maybe"',
+            "mode: one of enforce, observe, off is expected, not 'maybe'",
+        ),
+        (
+            '[[policy]]\nid = "service-persistence"\nlimit = 0',
+            'limit: a whole number from 1, or "none", is expected, not 0',
+        ),
         ('[[policy]]\nid = "service-persistence"\nlimits = 1', "unknown key 'limits'"),
         ('[[policy]]\nid = "x"\nfile = "none.py"', "is no Python file"),
-        ('wrapper = "no place"', "wrapper has no {text}"),
+        ('wrapper = "no place"', "wrapper: a text with {text} in it is expected"),
         ("policy = 3", "[[policy]] tables"),
-        ('stop_cap = "many"', "not a portfolio"),
+        ('stop_cap = "many"', "stop_cap: a whole number from 0 is expected, not 'many'"),
     ],
 )
 def test_errors_name_the_file_and_the_place(tmp_path: Path, text: str, message: str) -> None:

@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from misstep.guard.journal import Firing, Log
 
 _HOSTS = ("claude-code", "codex", "qwen-code", "gemini-cli", "copilot-cli", "cursor", "opencode", "pi")
-_host = click.argument("host", type=click.Choice(_HOSTS))
+_ALIASES = {"claude": "claude-code", "qwen": "qwen-code", "gemini": "gemini-cli", "copilot": "copilot-cli"}
+
+
+class _Host(click.Choice[str]):
+    """A host, by its name or by that of its program."""
+
+    def __init__(self) -> None:
+        super().__init__(_HOSTS)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(_ALIASES.get(value, value), param, ctx)
+
+
+_host = click.argument("host", type=_Host())
 _scope = click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", help="Whose configuration. Default: user."
 )
@@ -107,11 +120,18 @@ def use(portfolio: str | None) -> None:
 
     path = str(Path(portfolio).resolve()) if portfolio else ""
     try:
-        rules = load({"portfolio": path}).rules
+        made = load({"portfolio": path})
     except PortfolioError as error:
         raise Failure(str(error)) from error
+    for rule in made.rules:
+        try:
+            known = [policy.id for policy in made.misstep(rule).policies]
+        except Exception as error:
+            raise Failure(f"{path}: policy {rule.policy}: {rule.module} cannot be used: {error}") from error
+        if rule.policy not in known:
+            raise Failure(f"{path}: policy {rule.policy}: {rule.module} has no such policy ({', '.join(known)})")
     _set("portfolio", path)
-    click.echo(f"{len(rules)} policies from {path or 'the catalogue'}")
+    click.echo(f"{len(made.rules)} policies from {path or 'the catalogue'}")
 
 
 @command.command()
@@ -187,7 +207,7 @@ def status() -> None:
 
 
 @command.command()
-@click.argument("host", type=click.Choice(_HOSTS), required=False)
+@click.argument("host", type=_Host(), required=False)
 @click.option("--live", is_flag=True, help="Also run the host for one turn, against a model on this machine.")
 @debug_option
 def doctor(host: str | None, live: bool) -> None:
@@ -211,14 +231,12 @@ def doctor(host: str | None, live: bool) -> None:
 @debug_option
 def log(session: str | None, everything: bool, html: str | None) -> None:
     """What the guard did: the sessions, or in SESSION (an id or its beginning) what fired, why, and what came next."""
-    from misstep.guard.journal import faults, find, paths, read
+    from misstep.guard.journal import faults, paths, read
 
     if html:
         from misstep.report.guard import page
 
-        chosen = find(session) if session else paths()
-        if session and not chosen:
-            raise Failure(f"no guarded session {session!r} (`misstep guard log` lists them)")
+        chosen = _found(session) if session else paths()
         try:
             Path(html).write_text(page((read(path) for path in chosen), time.time()), encoding="utf-8")
         except OSError as error:
@@ -237,10 +255,7 @@ def log(session: str | None, everything: bool, html: str | None) -> None:
         if wrong:
             click.echo(f"{len(wrong)} hook runs gave no answer; the last: {_one(str(wrong[-1].get('error')))}")
         return
-    found = find(session)
-    if not found:
-        raise Failure(f"no guarded session {session!r} (`misstep guard log` lists them)")
-    for path in found:
+    for path in _found(session):
         told = read(path)
         click.echo(_line(told))
         for policy, words in told.eligible.items():
@@ -251,6 +266,27 @@ def log(session: str | None, everything: bool, html: str | None) -> None:
             _firing(firing)
         for fault in told.faults:
             click.echo(f"  put aside for this session: {fault.get('misstep')}: {_one(str(fault.get('error')))}")
+
+
+def _found(session: str) -> list[Path]:
+    """The logs of the one session whose id this is, or begins so; its sub-agents' included."""
+    from misstep.guard._paths import guard_home
+    from misstep.guard.journal import find
+
+    root = Path(guard_home()) / "sessions"
+    found: dict[tuple[str, str], list[Path]] = {}
+    for path in find(session):
+        host, name = path.relative_to(root).parts[:2]
+        found.setdefault((host, name), []).append(path)
+    exact = {key: logs for key, logs in found.items() if key[1] == session}
+    found = exact or found
+    if not found:
+        raise Failure(f"no guarded session {session!r} (`misstep guard log` lists them)")
+    if len(found) > 1:
+        names = [f"{name} ({host})" for host, name in found]
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        raise Failure(f"{session!r} begins {len(names)} sessions: {', '.join(names[:10])}{more}")
+    return next(iter(found.values()))
 
 
 def _line(told: Log) -> str:

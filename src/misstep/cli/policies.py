@@ -11,7 +11,7 @@ import click
 from . import Failure, debug_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from misstep.guard.portfolio import Portfolio
     from misstep.guard.study import Fired
@@ -199,8 +199,13 @@ def trust(folder: str) -> None:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Failure(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    named = [p.get("file") for p in given.get("policy", []) if isinstance(p, dict)]
-    files = [str((path.parent / name).resolve()) for name in named if isinstance(name, str)]
+    items = given.get("policy", [])
+    if not isinstance(items, list) or not all(isinstance(p, dict) for p in items):
+        raise Failure(f"{path}: policy: [[policy]] tables are expected")
+    named = [p["file"] for p in items if "file" in p]
+    if not all(isinstance(name, str) for name in named):
+        raise Failure(f"{path}: policy: file: the path of a Python file is expected")
+    files = [str((path.parent / name).resolve()) for name in named]
     try:
         record(str(path), files)
     except OSError as error:
@@ -217,15 +222,16 @@ def trust(folder: str) -> None:
 @debug_option
 def replay(paths: tuple[str, ...], portfolio: str | None, as_json: bool, examples: int) -> None:
     """Run a portfolio over recorded sessions: where each policy would have fired, what followed, and how it ended."""
+    from misstep.guard.study import replay as replayed
+
     found: list[Fired] = []
     sessions = 0
     outcomes = {True: 0, False: 0, None: 0}
+    chosen = _load(portfolio)
     for trajectory in _trajectories(paths):
-        from misstep.guard.study import replay as replayed
-
         sessions += 1
         outcomes[trajectory.outcome.passed if trajectory.outcome else None] += 1
-        found += replayed(_load(portfolio), trajectory)
+        found += replayed(chosen, trajectory)
     if as_json:
         for firing in found:
             click.echo(json.dumps(firing.__dict__))
@@ -248,16 +254,25 @@ def replay(paths: tuple[str, ...], portfolio: str | None, as_json: bool, example
         click.echo("No policy would have fired.")
 
 
-def _trajectories(paths: Iterable[str]) -> Iterable[Any]:
+def _trajectories(paths: Iterable[str]) -> Iterator[Any]:
+    """The sessions in files and folders. Raises Failure where a path is not there, or where none of them can be read."""
     from misstep.trajectory.readers import Unreadable, read, units
 
-    out = 0
+    for path in paths:
+        if not Path(path).exists():
+            raise Failure(f"{path}: no such file or folder")
+    out = told = 0
     last = ""
     for unit in units(paths):
         try:
-            yield from read(unit)
+            for trajectory in read(unit):
+                told += 1
+                yield trajectory
         except Unreadable as error:
             out, last = out + 1, str(error)
+    if not told:
+        why = f"; {out} files are none, the last: {_plain(last)}" if out else ""
+        raise Failure(f"{', '.join(paths)}: no session of an agent in it{why}")
     if out:
         click.echo(f"{out} files are left out; the last: {_plain(last)}", err=True)
 

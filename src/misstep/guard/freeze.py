@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .portfolio import MODES, PATIENCE, STOP_CAP, PortfolioError, from_plain, module_of
+from .portfolio import PATIENCE, STOP_CAP, PortfolioError, from_plain, module_of, wrong
 
 PACKAGE = Path(__file__).resolve().parents[1]
+VERSION = 1
 _KEYS = {"version", "wrapper", "stop_cap", "patience", "policy"}
 _POLICY_KEYS = {"id", "mode", "limit", "text", "file"}
 
@@ -20,92 +21,103 @@ def read(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PortfolioError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise PortfolioError(f"{path}: UTF-8 is expected") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PortfolioError(f"{path}: no TOML: {error}") from None
+    try:
+        return _plain(path, given)
+    except PortfolioError as error:
         raise PortfolioError(f"{path}: {error}") from None
-    _known(path, given, _KEYS, "")
-    rules = [_rule(path, number, item) for number, item in enumerate(_list(path, given.get("policy", [])), 1)]
-    plain = {
+
+
+def _plain(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    _known(given, _KEYS, "")
+    version = given.get("version", VERSION)
+    if version != VERSION or isinstance(version, (bool, float)):
+        raise wrong("version", str(VERSION), version)
+    plain: dict[str, Any] = {
         "v": 1,
-        "rules": rules,
-        "wrapper": _text(path, given.get("wrapper", "{text}"), "wrapper"),
+        "rules": [],
+        "wrapper": _text(given.get("wrapper", "{text}"), "wrapper", "a text with {text} in it"),
         "stop_cap": given.get("stop_cap", STOP_CAP),
         "patience": given.get("patience", PATIENCE),
     }
     if "{text}" not in plain["wrapper"]:
-        raise PortfolioError(f"{path}: wrapper has no {{text}}")
-    try:
-        from_plain(plain)
-    except PortfolioError as error:
-        raise PortfolioError(f"{path}: {error}") from None
+        raise wrong("wrapper", "a text with {text} in it", plain["wrapper"])
+    from_plain(plain)
+    items = given.get("policy", [])
+    if not isinstance(items, list):
+        raise wrong("policy", "[[policy]] tables", items)
+    if not items:
+        raise PortfolioError("no policies: a [[policy]] table with an id is expected for each")
+    plain["rules"] = [_rule(path, number, item) for number, item in enumerate(items, 1)]
+    from_plain(plain)
     return plain
 
 
 def _rule(path: Path, number: int, given: Any) -> dict[str, Any]:
     where = f"policy {number}"
-    if not isinstance(given, dict) or not isinstance(given.get("id"), str):
-        raise PortfolioError(f"{path}: {where} has no id")
-    where = f"policy {given['id']}"
-    _known(path, given, _POLICY_KEYS, f"{where}: ")
+    if not isinstance(given, dict):
+        raise wrong(where, "a [[policy]] table", given)
+    where = f"policy {_text(given.get('id'), f'{where}: id')}"
+    _known(given, _POLICY_KEYS, f"{where}: ")
     if "file" in given:
-        file = (path.parent / _text(path, given["file"], f"{where}: file")).resolve()
-        misstep, module = _in_file(path, where, file, given["id"]), str(file)
+        file = (path.parent / _text(given["file"], f"{where}: file", "the path of a Python file")).resolve()
+        misstep, module = _in_file(where, file, given["id"]), str(file)
     else:
-        misstep, module = _in_catalogue(path, given["id"])
+        misstep, module = _in_catalogue(where, given["id"])
     rule: dict[str, Any] = {"policy": given["id"], "misstep": misstep, "module": module}
     if "mode" in given:
-        if given["mode"] not in MODES:
-            raise PortfolioError(f"{path}: {where}: mode is one of {', '.join(MODES)}")
         rule["mode"] = given["mode"]
     if "limit" in given:
         limit = given["limit"]
         if limit != "none" and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise PortfolioError(f'{path}: {where}: limit is a number from 1, or "none"')
+            raise wrong(f"{where}: limit", 'a whole number from 1, or "none",', limit)
         rule["limit"] = None if limit == "none" else limit
     if "text" in given:
-        rule["text"] = _text(path, given["text"], f"{where}: text")
+        rule["text"] = _text(given["text"], f"{where}: text")
     return rule
 
 
-def _in_catalogue(path: Path, policy: str) -> tuple[str, str]:
+def _in_catalogue(where: str, policy: str) -> tuple[str, str]:
     from misstep.catalogue import missteps
 
-    for misstep in missteps():
-        if any(p.id == policy for p in misstep.policies):
-            return misstep.id, type(misstep).__module__
-    raise PortfolioError(f"{path}: the catalogue has no policy {policy!r}")
+    found = {p.id: (m.id, type(m).__module__) for m in missteps() for p in m.policies}
+    if policy in found:
+        return found[policy]
+    import difflib
+
+    near = difflib.get_close_matches(policy, found, 1)
+    meant = f": {near[0]}?" if near else " (`misstep guard status` lists its policies)"
+    raise PortfolioError(f"{where}: the catalogue has no policy {policy!r}{meant}")
 
 
-def _in_file(path: Path, where: str, file: Path, policy: str) -> str:
+def _in_file(where: str, file: Path, policy: str) -> str:
     if file.suffix != ".py" or not file.is_file():
-        raise PortfolioError(f"{path}: {where}: {file} is no Python file")
+        raise PortfolioError(f"{where}: file: {file} is no Python file")
     try:
         module = module_of(str(file))
     except Exception as error:
-        raise PortfolioError(f"{path}: {where}: {file}: {type(error).__name__}: {error}") from None
+        raise PortfolioError(f"{where}: file: {file}: {type(error).__name__}: {error}") from None
     for value in vars(module).values():
         if isinstance(value, type) and hasattr(value, "observe") and any(p.id == policy for p in value.policies):  # type: ignore[attr-defined]
             return str(value.id)  # type: ignore[attr-defined]
-    raise PortfolioError(f"{path}: {where}: {file} has no such policy")
+    raise PortfolioError(f"{where}: file: {file} has no such policy")
 
 
-def _known(path: Path, given: dict[str, Any], keys: set[str], where: str) -> None:
+def _known(given: dict[str, Any], keys: set[str], where: str) -> None:
     for key in given:
         if key not in keys:
-            raise PortfolioError(f"{path}: {where}unknown key {key!r} (known: {', '.join(sorted(keys))})")
+            raise PortfolioError(f"{where}unknown key {key!r} (known: {', '.join(sorted(keys))})")
 
 
-def _list(path: Path, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise PortfolioError(f"{path}: policies are written as [[policy]] tables")
-    return value
-
-
-def _text(path: Path, value: Any, what: str) -> str:
+def _text(value: Any, what: str, expected: str = "a text") -> str:
     if not isinstance(value, str) or not value:
-        raise PortfolioError(f"{path}: {what} is a text")
+        raise wrong(what, expected, value)
     return value
 
 

@@ -26,6 +26,9 @@ STOP_CAP = 3
 """Forced turns after one another that a turn gets at most, whatever the policies say."""
 PATIENCE = 2.0
 """Seconds that the policies have for one event."""
+NEITHER = "neither a portfolio file (.toml) nor a lock of one (`misstep policies freeze`)"
+LONGEST = 20.0
+"""The most that a portfolio may give them: hosts end a hook that takes half a minute."""
 
 
 class PortfolioError(Exception):
@@ -136,7 +139,11 @@ def load(given: dict[str, Any], cwd: str = "") -> Portfolio:
 
     Raises PortfolioError.
     """
-    made = from_plain(_plain(given, cwd), mode_of(given))
+    plain, where = _plain(given, cwd)
+    try:
+        made = from_plain(plain, mode_of(given))
+    except PortfolioError as error:
+        raise PortfolioError(f"{where}: {error}") from None
     arm = os.environ.get("MISSTEP_ARM") or given.get("arm")
     if arm and arm != "real":
         from .arms import apply
@@ -151,7 +158,8 @@ def chosen(given: dict[str, Any]) -> str:
     return str(os.environ.get("MISSTEP_PORTFOLIO") or given.get("portfolio") or "")
 
 
-def _plain(given: dict[str, Any], cwd: str) -> dict[str, Any]:
+def _plain(given: dict[str, Any], cwd: str) -> tuple[dict[str, Any], str]:
+    """The portfolio's plain form, and the file that it is from."""
     path = chosen(given)
     if not path and cwd:
         from .trust import doubt, project_portfolio
@@ -160,41 +168,79 @@ def _plain(given: dict[str, Any], cwd: str) -> dict[str, Any]:
         if found and not doubt(found):
             path = found
     if path.endswith(".toml"):
-        return _compiled(path)
+        return _compiled(path), path
     if path:
         plain = read_json(path)
         if not isinstance(plain, dict):
-            raise PortfolioError(f"{path} cannot be read")
-        return plain
-    plain = read_json(portfolio_file())
+            raise PortfolioError(f"{path} cannot be read" if not os.path.isfile(path) else f"{path}: {NEITHER}")
+        return plain, path
+    path = portfolio_file()
+    plain = read_json(path)
     stamp = stamp_of_catalogue()
     if not isinstance(plain, dict) or plain.get("stamp") != stamp:
         plain = default()
         plain["stamp"] = stamp
-        write(portfolio_file(), plain)
-    return plain
+        write(path, plain)
+    return plain, path
 
 
 def from_plain(plain: dict[str, Any], mode: str = "enforce") -> Portfolio:
-    """A portfolio from its plain form. A rule's own mode only ever takes back: observe under enforce, never the reverse."""
+    """A portfolio from its plain form. A rule's own mode only ever takes back: observe under enforce, never the reverse.
+
+    Raises PortfolioError, with the key and what was expected.
+    """
     made = Portfolio()
-    try:
-        for given in plain["rules"]:
-            rule = Rule(given["policy"], given["misstep"], given["module"])
-            rule.mode = given.get("mode", "enforce")
-            rule.limit, rule.text = given.get("limit", 0), given.get("text", "")
-            if rule.mode not in MODES:
-                raise PortfolioError(f"{rule.policy}: mode {rule.mode!r} is none of {', '.join(MODES)}")
-            if mode == "observe" and rule.mode == "enforce":
-                rule.mode = "observe"
-            if rule.mode != "off":
-                made.rules.append(rule)
-        made.wrapper = plain.get("wrapper", made.wrapper)
-        made.stop_cap, made.patience = int(plain.get("stop_cap", STOP_CAP)), float(plain.get("patience", PATIENCE))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PortfolioError(f"not a portfolio: {type(error).__name__}: {error}") from None
+    given = plain.get("rules") if isinstance(plain, dict) else None
+    if not isinstance(given, list):
+        raise PortfolioError(NEITHER)
+    known: set[str] = set()
+    for number, item in enumerate(given, 1):
+        rule = _rule_of(item, number)
+        if rule.policy in known:
+            raise PortfolioError(f"policy {rule.policy}: stands twice")
+        known.add(rule.policy)
+        if mode == "observe" and rule.mode == "enforce":
+            rule.mode = "observe"
+        if rule.mode != "off":
+            made.rules.append(rule)
+    made.wrapper = plain.get("wrapper", made.wrapper)
+    if not isinstance(made.wrapper, str):
+        raise wrong("wrapper", "a text with {text} in it", made.wrapper)
+    made.stop_cap = plain.get("stop_cap", STOP_CAP)
+    if type(made.stop_cap) is not int or made.stop_cap < 0:
+        raise wrong("stop_cap", "a whole number from 0", made.stop_cap)
+    made.patience = plain.get("patience", PATIENCE)
+    if type(made.patience) not in (int, float) or not 0 < made.patience <= LONGEST:
+        raise wrong("patience", f"a number of seconds over 0 and up to {LONGEST:g}", made.patience)
     made.key = digest(dumps([[r.policy, r.misstep, r.module] for r in made.rules]).encode())
     return made
+
+
+def _rule_of(given: Any, number: int) -> Rule:
+    """A rule from its plain form. Raises PortfolioError."""
+    if not isinstance(given, dict):
+        raise wrong(f"policy {number}", "a table", given)
+    for key in ("policy", "misstep", "module"):
+        if not isinstance(given.get(key), str) or not given[key]:
+            raise wrong(f"policy {number}: {key}", "a text", given.get(key))
+    rule = Rule(given["policy"], given["misstep"], given["module"])
+    where = f"policy {rule.policy}"
+    rule.mode = given.get("mode", "enforce")
+    if not isinstance(rule.mode, str) or rule.mode not in MODES:
+        raise wrong(f"{where}: mode", f"one of {', '.join(MODES)}", rule.mode)
+    rule.limit = limit = given.get("limit", 0)
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise wrong(f"{where}: limit", "a whole number from 1", limit)
+    rule.text = given.get("text", "")
+    if not isinstance(rule.text, str):
+        raise wrong(f"{where}: text", "a text", rule.text)
+    return rule
+
+
+def wrong(key: str, expected: str, value: Any) -> PortfolioError:
+    """The error of a key whose value is not what was expected."""
+    shown = "nothing" if value is None else repr(value)
+    return PortfolioError(f"{key}: {expected} is expected, not {shown if len(shown) <= 60 else shown[:57] + '...'}")
 
 
 def default() -> dict[str, Any]:
