@@ -22,6 +22,7 @@ _KINDS = {
     }.items()
     for name in names.split()
 }
+_FOLDERS = ("workdir", "cwd", "dir_path", "directory")
 _PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path", "dir_path")
 
 
@@ -40,11 +41,10 @@ def call_of(id: str, tool: str, given: Any, cwd: str | None = None) -> Call:
             return call
         call.command = command
         call.background = arguments.get("run_in_background") is True or arguments.get("is_background") is True
-        timeout = arguments.get("timeout")
-        if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout > 0:
-            call.timeout = timeout / 1000
-        folder = arguments.get("directory", arguments.get("dir_path", arguments.get("workdir")))
-        if isinstance(folder, str) and folder:
+        call.background = call.background or arguments.get("mode") == "async"
+        call.timeout = _timeout(tool, arguments)
+        folder = next((arguments[k] for k in _FOLDERS if isinstance(arguments.get(k), str)), "")
+        if folder:
             call.cwd = folder if folder.startswith("/") or not cwd else f"{cwd}/{folder}"
     elif tool == "apply_patch":
         patch = arguments.get("command", arguments.get("input", arguments.get("patch")))
@@ -58,6 +58,16 @@ def call_of(id: str, tool: str, given: Any, cwd: str | None = None) -> Call:
             if kind in ("write", "edit"):
                 call.edits = _edits(path, arguments)
     return call
+
+
+def _timeout(tool: str, given: dict[str, Any]) -> float | None:
+    """Seconds, whatever the agent counts in: a bare `timeout` of thousands, and any of Claude Code's, is in milliseconds."""
+    for key in ("timeout_ms", "timeout", "timeout_sec"):
+        value = given.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e300:
+            fine = key == "timeout_ms" or (key == "timeout" and (value >= 1000 or tool == "Bash"))
+            return value / 1000 if fine else float(value)
+    return None
 
 
 def _joined(words: list[str]) -> str:
