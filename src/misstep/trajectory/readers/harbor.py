@@ -244,6 +244,15 @@ def _fault(result: dict[str, Any], exceptions: list[dict[str, Any]], reward: boo
     return None
 
 
+def outcome(result: dict[str, Any]) -> Outcome:
+    """How a whole trial was judged, all its steps together: from the content of its result.json.
+
+    extra: `exceptions`, the types of all that were recorded; `unexplained`, those of which neither Harbor nor the user
+    who ran it says what they mean for the attempt.
+    """
+    return _outcome(result, result)
+
+
 def _outcome(result: dict[str, Any], part: dict[str, Any]) -> Outcome:
     rewards = {
         k: v for k, v in mapping(mapping(part.get("verifier_result")).get("rewards")).items() if number(v) is not None
@@ -281,6 +290,8 @@ def _outcome(result: dict[str, Any], part: dict[str, Any]) -> Outcome:
         extra={
             "rewards": rewards,
             "exception_message": string(first.get("exception_message"))[:500],
+            "exceptions": [string(exception.get("exception_type")) for exception in exceptions],
+            "unexplained": [string(exception.get("exception_type")) for exception in exceptions if _unknown(exception)],
             "dataset": string(result.get("source")),
             **metrics(**tokens),
         },

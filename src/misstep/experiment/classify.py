@@ -1,0 +1,364 @@
+"""How an attempt ended: the one place where a recorded outcome becomes a termination (FIRE, Table 7).
+
+In this order, the first that holds:
+
+1. `never-ran`: the record says that the agent's program could not be started, or there is a record of its session (or of
+   its tokens: none) without one step of the agent. Where nothing at all is recorded (an agent that leaves no session file)
+   the verifier's verdict stands: that an attempt counts must not hang on how it ended.
+2. `invalid`: an infrastructure fault by Harbor's own error policy; an exception that neither Harbor nor the user explains
+   (a failing reward after one is not trusted, so a passing one is not counted either: else only failures would be left
+   out); no reward although the agent ran to its end (a fault of the verifier).
+3. `pass`: the verifier passed it. That the agent had run out of time or had crashed by then stands in `extra`, as
+   `passed_after_timeout` or `passed_after_crash`.
+4. `timeout`: the agent ran out of time. A reward between 0 and 1 is no pass.
+5. `gave-up`: the model refused the task, or the agent's last message says that the task was not done (see GAVE_UP).
+6. `crash`: the agent's own program ended in an error.
+7. `fail`: all else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from misstep.experiment import funnel as funnels
+from misstep.experiment.attempts import Attempt, AttemptsError
+from misstep.trajectory.readers import Source, Unreadable, read, reader_of, units
+from misstep.trajectory.readers import harbor as harbor_reader
+
+if TYPE_CHECKING:
+    from misstep.guard.portfolio import Portfolio
+    from misstep.trajectory import Trajectory
+    from misstep.trajectory.model import Outcome
+
+GUARD_LOGS = Path("agent", "misstep")
+"""Where a trial keeps what the guard logged in it."""
+PASSES = 1.0
+"""The reward from which on an attempt has passed."""
+
+_TIMEOUTS = frozenset(["AgentTimeoutError", "agent_timeout"])
+_REFUSALS = frozenset(["AgentSafetyRefusalError", "ContentPolicyViolationError"])
+
+_DO = r"(?:complete|finish|solve|accomplish|fulfil+|carry out|do)"
+_ALL = r"(?:the|this|your|that)(?: (?:entire|whole|full|given|original|requested))?"
+_TASK = r"(?:task|challenge|assignment|request|problem|puzzle|objective|goal|job)"
+_NOT = r"(?:(?:was|am|were|have been|'m|are)\s+(?:unable|not able)\s+to|(?:could|can|did|was)\s?n[o']t\s+(?:be able to\s+)?|(?:could|did|can)\s+not\s+|cannot\s+|failed to\s+)"
+GAVE_UP = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?:i|we)\s*{_NOT}\s*(?:\w+ly\s+)?{_DO}\s+{_ALL}\s+{_TASK}\b",
+        rf"\b{_TASK}\s+(?:could\s+not|couldn't|cannot|can't|can not)\s+be\s+(?:\w+ly\s+)?(?:completed|solved|finished|done|accomplished|fulfilled)\b",
+        rf"\b{_ALL}\s+{_TASK}\s+(?:is|remains|was)\s+(?:still\s+)?(?:not\s+(?:yet\s+)?(?:complete|completed|finished|solved|done)|incomplete|unfinished|unsolved)\b",
+        r"\b(?:i|we)(?:'m|\s+am|\s+are|\s+have\s+to|\s+must|\s+will\s+have\s+to)?\s+(?:now\s+)?giv(?:e|ing)\s+up\b",
+    )
+)
+"""What a last message has to say, in a sentence of the agent's own, for the attempt to count as given up: that it could
+not do the task, that the task is not done, that it gives up. A task's part that was not done is not enough."""
+_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|^\s*>.*$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, and why it is no observation where it is none."""
+
+    termination: str
+    passed: bool | None
+    fault: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def ending(
+    outcome: Outcome,
+    *,
+    ran: bool | None,
+    message: str = "",
+    gave_up: Sequence[str] = (),
+    own: Iterable[str] = (),
+    passes: float = PASSES,
+) -> Ending:
+    """The rule of this module.
+
+    Args:
+        ran: whether a step of the agent is on record; None where nothing is recorded of it.
+        message: the agent's last words, '' where the record does not end with any.
+        gave_up: regular expressions in the place of GAVE_UP.
+        own: types of exceptions that are the agent's own end, besides those that Harbor knows.
+        passes: the reward from which on an attempt has passed.
+    """
+    own = frozenset(own)
+    exceptions: list[str] = outcome.extra.get("exceptions") or ([outcome.exception] if outcome.exception else [])
+    passed = verdict(outcome, passes)
+    if outcome.fault == "never-ran" or ran is False:
+        return Ending("never-ran", passed, f"the agent never ran{_because(exceptions)}")
+    if outcome.fault and not (exceptions and own.issuperset(exceptions)):
+        return Ending("invalid", None, f"{outcome.fault}{_because(exceptions)}")
+    unexplained = [name for name in outcome.extra.get("unexplained", ()) if name not in own]
+    if unexplained:
+        return Ending("invalid", None, f"an exception that nobody explains: {', '.join(unexplained)}")
+    if outcome.reward is None and passed is None:
+        return Ending("invalid", None, f"no reward{_because(exceptions)}")
+    timed_out = not _TIMEOUTS.isdisjoint(exceptions)
+    crashed = bool(exceptions) and not timed_out
+    if passed:
+        extra = {"passed_after_timeout": True} if timed_out else {"passed_after_crash": True} if crashed else {}
+        return Ending("pass", True, extra=extra)
+    if timed_out:
+        return Ending("timeout", passed)
+    if not _REFUSALS.isdisjoint(exceptions) or said_so(message, gave_up):
+        return Ending("gave-up", passed)
+    return Ending("crash" if crashed else "fail", passed)
+
+
+def verdict(outcome: Outcome, passes: float = PASSES) -> bool | None:
+    """Whether the verifier passed it. A reward between 0 and 1 tells nothing unless the user said what passes."""
+    reward = outcome.reward
+    if reward is None:
+        return outcome.passed
+    if reward >= passes:
+        return True
+    return False if reward <= 0 or passes != PASSES else None
+
+
+def _because(exceptions: list[str]) -> str:
+    return f": {', '.join(exceptions)}" if exceptions else ""
+
+
+def said_so(message: str, gave_up: Sequence[str] = ()) -> bool:
+    """Whether a last message says that the task was not done. Code and quotations are not the agent's own words.
+
+    Raises re.error where one of gave_up is no regular expression.
+    """
+    if gave_up:
+        return any(re.search(pattern, message, re.IGNORECASE) for pattern in gave_up)
+    text = _QUOTED.sub(" ", message).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    return any(pattern.search(text) for pattern in GAVE_UP)
+
+
+def last_words(trajectories: Sequence[Trajectory]) -> str:
+    """The message with which the agent ended, '' where its last step is a call and no end."""
+    roots = [one for one in trajectories if not one.parent]
+    steps = [step for one in roots for step in one.steps if step.source == "agent" and not step.copied]
+    if not steps:
+        return ""
+    last = steps[-1]
+    if any(call.kind != "finish" for call in last.calls):
+        return ""
+    said = [last.message]
+    for call in last.calls:
+        said += [value for value in call.arguments.values() if isinstance(value, str)]
+    return "\n".join(text for text in said if text)
+
+
+def attempt_of(
+    trial_folder: Path,
+    *,
+    task: str,
+    arm: str,
+    replicate: int = 1,
+    candidate: int = 1,
+    gave_up: Sequence[str] = (),
+    root: Path | None = None,
+    own: Iterable[str] = (),
+    passes: float = PASSES,
+    portfolio: Portfolio | None = None,
+    funnel: bool = True,
+) -> Attempt:
+    """The attempt that a Harbor trial's folder holds.
+
+    A trial without a readable result.json did not end: it is invalid, never a failure.
+
+    Args:
+        task, arm, replicate, candidate: as planned; what the folder says of them is not asked.
+        gave_up: regular expressions over the last message, in the place of GAVE_UP.
+        root: what `trial` is relative to; the folder's own name without it.
+        own: types of exceptions that are the agent's own end, besides those that Harbor knows.
+        passes: the reward from which on an attempt has passed.
+        portfolio: what is replayed where no guard ran; the catalogue's without it.
+        funnel: whether eligible, state and behaviour are looked for (it takes the time that reading the steps takes).
+
+    Raises:
+        AttemptsError: there is no such folder.
+    """
+    if not trial_folder.is_dir():
+        raise AttemptsError(f"{trial_folder}: no folder of a trial")
+    name = _relative(trial_folder, root)
+    try:
+        result = json.loads((trial_folder / "result.json").read_bytes().decode("utf-8", "replace"))
+        if not isinstance(result, dict) or "trial_name" not in result:
+            raise ValueError("not a trial's")
+    except (OSError, ValueError, RecursionError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        fault = "no result.json: the trial did not end" if missing else "result.json cannot be read"
+        return Attempt(
+            task=task,
+            arm=arm,
+            replicate=replicate,
+            candidate=candidate,
+            id=trial_folder.name,
+            termination="invalid",
+            fault=fault,
+            trial=name,
+        )
+    outcome = harbor_reader.outcome(result)
+    trajectories = trajectories_of(trial_folder)
+    ended = ending(
+        outcome,
+        ran=_ran(trial_folder, result, trajectories),
+        message=last_words(trajectories),
+        gave_up=gave_up,
+        own=own,
+        passes=passes,
+    )
+    seen = funnels.funnel_of(trajectories, trial_folder / GUARD_LOGS, portfolio) if funnel else funnels.Funnel()
+    extra = {
+        "checksum": result.get("task_checksum"),
+        "dataset": outcome.extra.get("dataset"),
+        "exception_message": outcome.extra.get("exception_message"),
+        "rewards": outcome.extra.get("rewards") if len(outcome.extra.get("rewards", ())) > 1 else None,
+        "guard": seen.guard,
+        **ended.extra,
+    }
+    info = _object(result.get("agent_info"))
+    model = _object(info.get("model_info"))
+    tokens = _tokens(result, trajectories)
+    return Attempt(
+        task=task,
+        arm=arm,
+        replicate=replicate,
+        candidate=candidate,
+        id=str(result.get("trial_name") or trial_folder.name),
+        agent=str(info.get("name") or ""),
+        agent_version=str(info.get("version") or ""),
+        model="/".join(str(model[key]) for key in ("provider", "name") if model.get(key)),
+        termination=ended.termination,
+        passed=ended.passed,
+        reward=outcome.reward,
+        fault=ended.fault,
+        exception=outcome.exception,
+        started=utc(result.get("started_at")),
+        seconds=outcome.seconds,
+        total_seconds=between(result.get("started_at"), result.get("finished_at")),
+        input_tokens=tokens["n_input_tokens"],
+        cached_tokens=tokens["n_cache_tokens"],
+        output_tokens=tokens["n_output_tokens"],
+        cost_usd=outcome.cost_usd if outcome.cost_usd is not None else _metric(trajectories, "cost_usd"),
+        steps=steps_of(trajectories),
+        eligible=seen.eligible,
+        state=seen.state,
+        fired=seen.fired,
+        behaviour=seen.behaviour,
+        trial=name,
+        extra={key: value for key, value in extra.items() if value not in (None, "", {}, [])},
+    )
+
+
+def trajectories_of(folder: Path) -> list[Trajectory]:
+    """What a trial's folder tells of the agent's steps; [] where nothing can be read."""
+    try:
+        return list(read(folder))
+    except Unreadable:
+        return []
+
+
+def steps_of(trajectories: Iterable[Trajectory]) -> int | None:
+    """Steps of the agent and its sub-agents; None where none is on record."""
+    count = sum(step.source == "agent" and not step.copied for one in trajectories for step in one.steps)
+    return count or None
+
+
+def _ran(folder: Path, result: dict[str, Any], trajectories: Sequence[Trajectory]) -> bool | None:
+    """Whether a step of the agent is on record; None where nothing is recorded of its session, or only a part."""
+    if steps_of(trajectories):
+        return True
+    contexts = [_object(part.get("agent_result")) for part in _parts(result)]
+    said = [context["n_output_tokens"] for context in contexts if isinstance(context.get("n_output_tokens"), int)]
+    if any(said):
+        return True  # and its session file is lost
+    if said:
+        return False
+    return False if any(map(_begun, [folder / "agent", *folder.glob("steps/*/agent")])) else None
+
+
+def _begun(agent: Path) -> bool:
+    """Whether there is a session in the agent's folder that begins with a prompt."""
+    if not agent.is_dir():
+        return False
+    for path in units([agent]):
+        unit = Source(path)
+        try:
+            if reader_of(unit) is not None and any(step.prompt for one in read(unit) for step in one.steps):
+                return True
+        except Unreadable:
+            continue
+    return False
+
+
+def _parts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The trial, or each of its steps where it has several and sums nothing up."""
+    steps = [part for part in result.get("step_results") or () if isinstance(part, dict)]
+    own = _object(result.get("agent_result"))
+    return [result] if not steps or any(value is not None for value in own.values()) else steps
+
+
+def _tokens(result: dict[str, Any], trajectories: Sequence[Trajectory]) -> dict[str, int | None]:
+    """As Harbor has them, else as the agent's record has them."""
+    found: dict[str, int | None] = {}
+    for key, metric in (
+        ("n_input_tokens", "prompt_tokens"),
+        ("n_cache_tokens", "cached_tokens"),
+        ("n_output_tokens", "completion_tokens"),
+    ):
+        told = [_object(part.get("agent_result")).get(key) for part in _parts(result)]
+        known = [value for value in told if isinstance(value, int) and not isinstance(value, bool)]
+        recorded = _metric(trajectories, metric)
+        found[key] = sum(known) if known else None if recorded is None else int(recorded)
+    return found
+
+
+def _metric(trajectories: Iterable[Trajectory], name: str) -> float | None:
+    """The sum of a metric over all steps, None where no step has it."""
+    values = [
+        step.metrics[name] for one in trajectories for step in one.steps if not step.copied and name in step.metrics
+    ]
+    return sum(values) if values else None
+
+
+def _relative(folder: Path, root: Path | None) -> str:
+    if root is None:
+        return folder.name
+    try:
+        return folder.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return str(folder.resolve())
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def time_of(value: Any) -> datetime | None:
+    """An ISO 8601 time, in UTC where it has no zone; None for all else."""
+    try:
+        found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
+
+
+def utc(value: Any) -> str:
+    """The time as ISO 8601 in UTC, '' where it is none."""
+    found = time_of(value)
+    return found.isoformat().replace("+00:00", "Z") if found else ""
+
+
+def between(start: Any, end: Any) -> float | None:
+    """Seconds from one time to another, None where one is unknown or they are the wrong way round."""
+    begun, ended = time_of(start), time_of(end)
+    if begun is None or ended is None or ended < begun:
+        return None
+    return (ended - begun).total_seconds()
