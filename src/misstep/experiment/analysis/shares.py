@@ -1,0 +1,161 @@
+"""Arms by themselves: passes and pass@k, the funnel, families, terminations (FIRE, Tables 3 to 5, 7 and 8, Figure 3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import comb
+
+from misstep.experiment.analysis.contrasts import Asked
+from misstep.experiment.analysis.model import Cell, Family, Funnel, PassK, Stage, Terminations
+from misstep.experiment.analysis.numbers import Share, estimate, mean
+from misstep.experiment.analysis.table import NOT_RUN, UNSCOPED, Row, Table, family
+from misstep.experiment.attempts import TERMINATIONS, Attempt, fair
+
+STAGES = ("state", "fired", "behaviour", "passed", "gave-up")
+
+
+def cell(table: Table, arm: str, cohort: str) -> Cell:
+    """Passes of an arm in a cohort, with pass@k and pass^k up to the fewest attempts of a task."""
+    rows = [row for row in table.all_rows(arm, table.of(cohort)) if row.attempts or row.missing]
+    seen = [row.share for row in rows if row.attempts]
+    found = mean(seen)
+    bounds = [
+        mean([(row.passed + fill * len(row.missing), len(row.attempts) + len(row.missing)) for row in rows])
+        for fill in (0, 1)
+    ]
+    return Cell(
+        arm=arm,
+        cohort=cohort,
+        tasks=len(seen),
+        attempts=sum(n for _, n in seen),
+        missing=sum(len(row.missing) for row in rows),
+        passed=sum(p for p, _ in seen),
+        rate=found and found[0],
+        low=found and found[1],
+        high=found and found[2],
+        rate_all_fail=bounds[0] and bounds[0][0],
+        rate_all_pass=bounds[1] and bounds[1][0],
+        ks=tuple(_ks(seen)),
+    )
+
+
+def _ks(shares: list[Share]) -> list[PassK]:
+    if not shares:
+        return []
+    least, most = min(n for _, n in shares), max(n for _, n in shares)
+    ks = sorted({k for k in range(1, most + 1) if k <= 5 or k in (10, 20, 50, 100)} | {least})
+    return [_k(shares, k, least) for k in ks]
+
+
+def _k(shares: list[Share], k: int, least: int) -> PassK:
+    if k > least:
+        fewer = sum(n < k for _, n in shares)
+        why = f"{fewer} of {len(shares)} tasks {'has' if fewer == 1 else 'have'} fewer than {k} observed attempts"
+        return PassK(k, None, None, None, None, None, None, why)
+    at = mean([(comb(n, k) - comb(n - p, k), comb(n, k)) for p, n in shares])
+    hat = mean([(comb(p, k), comb(n, k)) for p, n in shares])
+    assert at is not None and hat is not None
+    return PassK(k, *at, *hat)
+
+
+def state(attempt: Attempt) -> bool:
+    """X: some policy's predicate held. The generic nudges hold in every attempt: they are no state."""
+    return any(name not in UNSCOPED for name in attempt.state)
+
+
+def fired(attempt: Attempt) -> bool:
+    """A: something intervened."""
+    return attempt.nudges > 0
+
+
+def behaviour(attempt: Attempt) -> bool | None:
+    """B over the families whose policies take the task (all that are on record where none does): False if any known marker
+    fails, True if some holds, None where none is known."""
+    families = {family(name) for name in attempt.eligible} - UNSCOPED
+    known = [
+        answer
+        for name, answer in attempt.behaviour.items()
+        if answer is not None and (not families or name in families)
+    ]
+    return all(known) if known else None
+
+
+def passed(attempt: Attempt) -> bool:
+    """The verifier's verdict; none is no pass."""
+    return attempt.passed is True
+
+
+def gave_up(attempt: Attempt) -> bool:
+    """The agent said that it could not."""
+    return attempt.termination == "gave-up"
+
+
+TESTS = dict(zip(STAGES, (state, fired, behaviour, passed, gave_up), strict=True))
+
+
+def funnel(arm: str, cohort: str, rows: list[Row], name: str = "") -> Funnel:
+    """How far the chain went in the observed attempts of some rows; of one family only where it is named."""
+    attempts = [a for row in rows for a in row.attempts]
+    if name:
+        held = [any(family(p) == name for p in a.state) for a in attempts]
+        nudges = [sum(n for p, n in a.fired.items() if family(p) == name) for a in attempts]
+        shown = [a.behaviour.get(name) for a in attempts]
+    else:
+        held, nudges, shown = (
+            [state(a) for a in attempts],
+            [a.nudges for a in attempts],
+            [behaviour(a) for a in attempts],
+        )
+    return Funnel(
+        arm=arm,
+        cohort=cohort,
+        attempts=len(attempts),
+        state=sum(held),
+        fired=sum(n > 0 for n in nudges),
+        interventions=sum(nudges),
+        behaviour=sum(b is True for b in shown),
+        known=sum(b is not None for b in shown),
+        passed=sum(map(passed, attempts)),
+    )
+
+
+def stages(table: Table, asked: Asked) -> list[Stage]:
+    """The paired difference of every stage's share of attempts."""
+    made = []
+    for name, test in TESTS.items():
+        pairs = table.pairs(asked.arm, asked.against, table.of(asked.cohort), test)
+        made.append(Stage(asked.arm, asked.against, asked.cohort, name, estimate([(a, b) for _, a, b in pairs])))
+    return made
+
+
+def families(table: Table, primary: Asked | None) -> list[Family]:
+    """The funnel of every family on its own tasks, by arm, and the primary contrast there."""
+    made = []
+    for name in sorted({one for names in table.families.values() for one in names}):
+        tasks = [task for task in table.tasks if name in table.families[task]]
+        arms = tuple(funnel(arm, "", table.all_rows(arm, tasks), name) for arm in table.arms)
+        pairs = table.pairs(primary.arm, primary.against, tasks) if primary else []
+        made.append(Family(name, tuple(tasks), arms, estimate([(a, b) for _, a, b in pairs])))
+    return made
+
+
+def terminations(table: Table, arm: str, cohort: str) -> Terminations:
+    """How attempts ended, and what became of the slots without an observation."""
+    rows = table.all_rows(arm, table.of(cohort))
+    attempts = [a for row in rows for a in row.attempts]
+    ended = Counter(a.termination for a in attempts)
+    lost = Counter(one.why for row in rows for one in row.missing)
+    replaced = sum(
+        not fair(candidate)
+        for a in attempts
+        for candidate in table.candidates[a.slot]
+        if candidate.candidate < a.candidate
+    )
+    return Terminations(
+        arm=arm,
+        cohort=cohort,
+        counts={name: ended[name] for name in TERMINATIONS if name in ended or name in TERMINATIONS[:5]},
+        missing={name: lost[name] for name in (*TERMINATIONS, NOT_RUN) if lost[name]},
+        replaced=replaced,
+        passed_otherwise=sum(passed(a) and a.termination != "pass" for a in attempts),
+    )
