@@ -17,7 +17,7 @@ $(BIN)/misstep: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/misstep
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,harbor]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,harbor,models]'
 	@touch $@
 
 setup: $(BIN)/misstep ## .venv with the misstep command

@@ -1,0 +1,86 @@
+"""What is asked of a model and what it answered, free of any provider."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    """system | user | assistant"""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: everything that decides the answer, and nothing else."""
+
+    model: str
+    """provider:name"""
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the answer, None for free text."""
+    structured: str = "schema"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """temperature, max_tokens, ... as given for the role."""
+    sample: int = 0
+    """Tells independent samples of one request apart."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the request: equal requests have equal answers. The server's address is no part of it."""
+        plain = asdict(self)
+        return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def characters(self) -> int:
+        """Of everything that is sent."""
+        schema = len(json.dumps(self.schema)) if self.schema else 0
+        return schema + sum(len(message.text) for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came back from one call."""
+
+    text: str
+    model: str = ""
+    """As the server names it."""
+    finish: str = ""
+    """stop | length | content_filter | ..."""
+    input_tokens: int = 0
+    """With cached ones."""
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+    """None where no price is known."""
+    seconds: float = 0.0
+    logprobs: tuple[float, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    """Of the answer, where the server gives them."""
+
+    def plain(self) -> dict[str, Any]:
+        """As kept in the cache."""
+        return {name: value for name, value in asdict(self).items() if name == "text" or value not in ("", (), None)}
+
+    @classmethod
+    def from_plain(cls, given: Mapping[str, Any]) -> Answered:
+        """Back from the cache."""
+        whole = dict(given)
+        for name in ("logprobs", "token_ids"):
+            whole[name] = tuple(whole.get(name, ()))
+        return cls(**whole)
+
+
+def conversation(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, checked: a role that is none is a fault of ours."""
+    for message in messages:
+        if message.role not in ("system", "user", "assistant"):
+            raise ValueError(f"a message's role is system, user or assistant, not {message.role!r}")
+    return tuple(messages)
