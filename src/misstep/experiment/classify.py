@@ -14,6 +14,10 @@ In this order, the first that holds:
 5. `gave-up`: the model refused the task, or the agent's last message says that the task was not done (see GAVE_UP).
 6. `crash`: the agent's own program ended in an error.
 7. `fail`: all else.
+
+Terminal-Bench v1 (`ending_v1`) has no policy for errors. Its leaderboards count an attempt without a verdict as a failure,
+whether the tests ran out of time, could not be read, or the agent's harness broke; so does this rule, but for agents that
+never ran: pass@k is then what was published. `ungraded="missing"` takes them for infrastructure faults instead.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ PASSES = 1.0
 
 _TIMEOUTS = frozenset(["AgentTimeoutError", "agent_timeout"])
 _REFUSALS = frozenset(["AgentSafetyRefusalError", "ContentPolicyViolationError"])
+_CRASHES_V1 = frozenset(["unknown_agent_error", "context_length_exceeded", "output_length_exceeded"])
 
 _DO = r"(?:complete|finish|solve|accomplish|fulfil+|carry out|do)"
 _ALL = r"(?:the|this|your|that)(?: (?:entire|whole|full|given|original|requested))?"
@@ -122,6 +127,35 @@ def verdict(outcome: Outcome, passes: float = PASSES) -> bool | None:
     if reward >= passes:
         return True
     return False if reward <= 0 or passes != PASSES else None
+
+
+def ending_v1(
+    outcome: Outcome, *, ran: bool | None, message: str = "", gave_up: Sequence[str] = (), ungraded: str = "failure"
+) -> Ending:
+    """How an attempt of terminal-bench v1 ended, by its failure_mode (`outcome.extra`) and verdict.
+
+    Args:
+        ungraded: what an attempt without a verdict is: "failure" or "missing".
+    """
+    mode, passed = str(outcome.extra.get("failure_mode") or ""), outcome.passed
+    extra: dict[str, Any] = {"failure_mode": mode} if mode not in ("", "unset", "none") else {}
+    if outcome.fault == "never-ran" or mode == "agent_installation_failed" or ran is False:
+        return Ending("never-ran", passed, f"the agent never ran{': ' + mode if extra else ''}", extra)
+    if passed is None and ungraded == "missing":
+        return Ending("invalid", None, f"no verdict{': ' + mode if extra else ''}", extra)
+    if passed:
+        if mode in _TIMEOUTS:
+            extra["passed_after_timeout"] = True
+        elif mode in _CRASHES_V1:
+            extra["passed_after_crash"] = True
+        return Ending("pass", True, extra=extra)
+    if passed is None:
+        extra["no_verdict"] = True
+    if mode in _TIMEOUTS:
+        return Ending("timeout", passed, extra=extra)
+    if said_so(message, gave_up):
+        return Ending("gave-up", passed, extra=extra)
+    return Ending("crash" if mode in _CRASHES_V1 else "fail", passed, extra=extra)
 
 
 def _because(exceptions: list[str]) -> str:
