@@ -116,7 +116,8 @@ def use(portfolio: str | None) -> None:
 
     $MISSTEP_PORTFOLIO, where it is set, comes before this.
     """
-    from misstep.guard.portfolio import PortfolioError, load
+    from misstep.guard.choice import load
+    from misstep.guard.portfolio import PortfolioError
 
     path = str(Path(portfolio).resolve()) if portfolio else ""
     try:
@@ -170,10 +171,8 @@ def _set(key: str, value: str) -> None:
 
 
 def _mode() -> str:
-    from misstep.guard._paths import settle_mode
-    from misstep.guard.portfolio import mode_of, settings
+    from misstep.guard.choice import mode_of, settings
 
-    settle_mode()
     return mode_of(settings())
 
 
@@ -181,22 +180,23 @@ def _mode() -> str:
 @debug_option
 def status() -> None:
     """Where the guard is installed, its mode and its policies."""
-    from misstep.guard._paths import guard_home, settle_mode
-    from misstep.guard.install import InstallError, config_file, installed
-    from misstep.guard.portfolio import PortfolioError, chosen, load, settings
+    from misstep.guard._paths import guard_home
+    from misstep.guard.choice import chosen, load, settings
+    from misstep.guard.health import notes
+    from misstep.guard.install import InstallError, installed, scopes
+    from misstep.guard.portfolio import PortfolioError
 
-    unknown = settle_mode()
     click.echo(f"Mode: {_mode()}    State: {guard_home()}")
-    if unknown:
-        click.echo(f"Warning: $MISSTEP_GUARD says {_one(repr(unknown))}, which is no mode (enforce, observe, off)")
+    for note in notes(os.getcwd()):
+        click.echo(_one(note, 400))
     for host in _HOSTS:
-        for scope in ("user", "project"):
+        for scope, file in scopes(host, Path.cwd()).items():
             try:
                 how = installed(host, scope, Path.cwd())
             except InstallError as error:
                 how = f"cannot be read: {error}"
             if how != "no" or scope == "user":
-                click.echo(f"{host:12} {scope:8} {how:14} {config_file(host, scope, Path.cwd())}")
+                click.echo(f"{host:12} {scope:8} {how:14} {file}")
     try:
         rules = load(settings()).rules
     except PortfolioError as error:
@@ -212,14 +212,31 @@ def status() -> None:
 @debug_option
 def doctor(host: str | None, live: bool) -> None:
     """Check HOST (default: every host that has the guard): version, configuration, trust, and that a hook runs."""
-    from misstep.guard.doctor import examine
+    from misstep.guard.doctor import PROGRAMS, Finding, examine, general
 
     bad = False
-    for name in [host] if host else _HOSTS:
-        for finding in examine(name, Path.cwd(), asked=host is not None, live=live):
+
+    def tell(name: str, found: list[Finding]) -> None:
+        nonlocal bad
+        for finding in found:
             bad = bad or finding.ok is False
             mark = {True: "ok", False: "BAD", None: "?"}[finding.ok]
-            click.echo(f"{name:12} {mark:4} {finding.what}")
+            click.echo(f"{name:12} {mark:4} {_one(finding.what, 400)}")
+
+    tell("guard", general())
+    seen = False
+    for name in [host] if host else _HOSTS:
+        found = examine(name, Path.cwd(), asked=host is not None, live=live)
+        seen = seen or bool(found)
+        tell(name, found)
+    if not seen:
+        import shutil
+
+        there = [name for name in _HOSTS if shutil.which(PROGRAMS[name][0])]
+        words = f"on the PATH: {', '.join(there)}" if there else "none is on the PATH"
+        tell(
+            "guard", [Finding(False, f"in no agent ({words}): `misstep guard install {there[0] if there else 'HOST'}`")]
+        )
     if bad:
         raise click.exceptions.Exit(1)
 
@@ -324,10 +341,10 @@ def _event(line: dict[str, Any]) -> str:
     return _one(event(line))
 
 
-def _one(text: str) -> str:
-    """One harmless line of at most 160 characters, credentials left out."""
+def _one(text: str, most: int = 160) -> str:
+    """One harmless line of at most so many characters, credentials left out."""
     from misstep.scan.redact import redact
 
     plain = "".join(c if c.isprintable() else " " for c in redact(text[:4000]))
     plain = " ".join(plain.split())
-    return plain if len(plain) <= 160 else plain[:157] + "..."
+    return plain if len(plain) <= most else plain[: most - 3] + "..."

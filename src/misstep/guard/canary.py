@@ -1,7 +1,7 @@
 """The proof that a host's hooks run: the real program, for one turn, against a model on this machine that says one word.
 
-The host's own configuration and trust are used as they are; the guard's log goes to a folder of the canary's. Nothing leaves
-the machine.
+The host's own configuration and trust are used as they are; the guard's log goes to a folder of the canary's. Nothing of the
+session leaves the machine; what a host does at every start (to look for a newer version of itself), it does here too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ WORD = "Ready."
 _OTHER_KEYS = ("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "GOOGLE_API_KEY")
 
 
-def flies(host: str, program: str) -> tuple[bool, str]:
-    """Run a host for one turn: (whether its hooks logged the prompt and the stop, what was seen)."""
+class Grounded(Exception):
+    """A host that cannot be run here, and why."""
+
+
+def flies(host: str, program: str, project: Path | None = None) -> tuple[bool, str]:
+    """Run a host for one turn: (whether its hooks logged the prompt and the stop, what was seen).
+
+    project: the folder to run it in, where the project's configuration holds the hooks; else an empty one. Raises Grounded.
+    """
     with tempfile.TemporaryDirectory(prefix="misstep-canary-") as folder, _model() as port:
-        work = Path(folder, "work")
-        work.mkdir()
-        words, env = _run(host, program, port)
+        work = project or Path(folder, "work")
+        work.mkdir(exist_ok=True)
+        words, env = _run(host, program, port, Path(folder))
         env = {k: v for k, v in os.environ.items() if k not in _OTHER_KEYS and not k.startswith("MISSTEP_")} | env
         env.update(MISSTEP_HOME=str(Path(folder, "state")), MISSTEP_GUARD="observe", PWD=str(work))
         try:
@@ -49,7 +56,7 @@ def flies(host: str, program: str) -> tuple[bool, str]:
         )
 
 
-def _run(host: str, program: str, port: int) -> tuple[list[str], dict[str, str]]:
+def _run(host: str, program: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment with which a host talks to a model on a port."""
     url, prompt = f"http://127.0.0.1:{port}", "Say one word."
     if host == "codex":
@@ -57,6 +64,7 @@ def _run(host: str, program: str, port: int) -> tuple[list[str], dict[str, str]]
         settings: dict[str, Any] = {"model_provider": "canary", "approval_policy": "never", "sandbox_mode": "read-only"}
         settings |= {f"model_providers.canary.{k}": v for k, v in provider.items()}
         settings |= {"model_providers.canary.supports_websockets": False, "model": "gpt-5.5"}
+        settings |= {"features.plugins": False, "features.apps": False, "analytics.enabled": False}
         flags = [w for key, value in settings.items() for w in ("-c", f"{key}={json.dumps(value)}")]
         return [program, "exec", "--skip-git-repo-check", *flags, prompt], {"MISSTEP_CANARY": "none"}
     if host == "claude-code":
@@ -68,7 +76,26 @@ def _run(host: str, program: str, port: int) -> tuple[list[str], dict[str, str]]
     if host == "gemini-cli":
         env = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
         return [program, "-p", prompt, "-m", "gemini-2.5-pro"], env
-    raise ValueError(f"{host} cannot be run without its own model service")
+    if host == "opencode":
+        model = {"word": {"name": "Canary", "tool_call": True, "limit": {"context": 100_000, "output": 1000}}}
+        provider: dict[str, Any] = {"npm": "@ai-sdk/openai-compatible", "name": "Canary", "models": model}
+        provider["options"] = {"baseURL": f"{url}/v1", "apiKey": "none"}
+        content = {"provider": {"canary": provider}, "autoupdate": False, "share": "disabled"}
+        env = {"OPENCODE_CONFIG_CONTENT": json.dumps(content), "XDG_DATA_HOME": str(folder / "data")}
+        env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+        return [program, "run", "--model", "canary/word", prompt], env
+    if host == "pi":
+        extension = folder / "canary.ts"
+        entry = {"id": "word", "name": "Canary", "reasoning": False, "input": ["text"], "contextWindow": 100_000}
+        entry |= {"maxTokens": 1000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}
+        given = {"baseUrl": f"{url}/v1", "apiKey": "none", "api": "openai-completions", "models": [entry]}
+        body = f"pi.registerProvider('canary', {json.dumps(given)})"
+        extension.write_text(f"export default function (pi: any) {{ {body} }}\n", encoding="utf-8")
+        words = [program, "--print", "--extension", str(extension), "--model", "canary/word", "--no-session", prompt]
+        return words, {"PI_OFFLINE": "1"}
+    raise Grounded(
+        f"{host} talks to its vendor's model service alone, so it cannot be run here: use it once, then ask again"
+    )
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from . import jsonc
-from ._paths import guard_home
+from ._paths import guard_home, make_folder, settle_mode
 from .hosts import host
-from .install import InstallError, command, config_file, installed
+from .install import InstallError, blamed, command, config_file, installed, scopes
 
 PROGRAMS = {
     "claude-code": ("claude", (2, 1, 197)),
@@ -39,40 +39,86 @@ class Finding:
     what: str
 
 
+def general() -> list[Finding]:
+    """What holds for every host: the mode, the portfolio, the guard's home. Each of them can keep all hooks silent."""
+    from .journal import faults
+    from .portfolio import PortfolioError, chosen, load, mode_of, settings
+
+    unknown = settle_mode()
+    found = []
+    if unknown:
+        words = "which is no mode (enforce, observe, off): it is passed over"
+        found.append(Finding(False, f"$MISSTEP_GUARD is {unknown!r}, {words}"))
+    mode = mode_of(settings())
+    setter = "$MISSTEP_GUARD" if os.environ.get("MISSTEP_GUARD") else "`misstep guard mode`"
+    if mode == "off":
+        found.append(Finding(False, f"the mode is off ({setter}): hooks log nothing and do nothing"))
+    elif mode == "observe":
+        found.append(Finding(None, f"the mode is observe ({setter}): hooks log what they would do, and do nothing"))
+    try:
+        rules = load(settings()).rules
+        where = chosen(settings()) or "the catalogue"
+        found.append(Finding(bool(rules) or mode == "off", f"{len(rules)} policies of {where}, mode {mode}"))
+    except PortfolioError as error:
+        found.append(Finding(False, f"no policy acts: {error}"))
+    home = Path(guard_home())
+    try:
+        make_folder(str(home))
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        found.append(Finding(False, f"{blamed(error, home)}: hooks can write no log in {home}"))
+    else:
+        wrong = faults()
+        if wrong:
+            said = " ".join(str(wrong[-1].get("error")).split())[:160]
+            found.append(Finding(None, f"{len(wrong)} hook runs gave no answer; the last: {said}"))
+    return found
+
+
 def examine(name: str, project: Path, asked: bool = True, live: bool = False) -> list[Finding]:
-    """All findings for a host; [] where neither the host nor the guard in it is there and nobody asked for it.
+    """All findings for a host; [] where the guard is not in it and nobody asked for it.
 
     live: also run the host itself for one turn, against a model on this machine.
     """
     program = shutil.which(PROGRAMS[name][0])
     try:
-        scopes = {scope: installed(name, scope, project) for scope in ("user", "project")}
+        how = {scope: installed(name, scope, project) for scope in scopes(name, project)}
     except InstallError as error:
         return [Finding(False, f"configuration: {error}")]
-    if not asked and not any(how != "no" for how in scopes.values()):
+    here = [scope for scope in how if how[scope] != "no"]
+    if not here and not asked:
         return []
     found = [_version(name, program)]
-    here = [scope for scope, how in scopes.items() if how != "no"]
     if not here:
         return [*found, Finding(False, f"not installed (`misstep guard install {name}`)")]
     for scope in here:
-        how = scopes[scope]
-        advice = "" if how == "yes" else f": run `misstep guard install {name} --scope {scope}` again"
-        found.append(Finding(how == "yes", f"{config_file(name, scope, project)}: installed: {how}{advice}"))
-        found += _canary(name)
-        if name == "codex":
-            found += _trust(program, config_file(name, scope, project), project)
-    found += _switched_off(name, project)
-    if live and program is not None:
-        from .canary import flies
-
-        try:
-            found.append(Finding(*flies(name, program)))
-        except ValueError as error:
-            found.append(Finding(None, str(error)))
-    else:
-        found.append(_seen(name))
+        advice = "" if how[scope] == "yes" else f": run `misstep guard install {name} --scope {scope}` again"
+        what = f"{config_file(name, scope, project)}: installed: {how[scope]}{advice}"
+        found.append(Finding(how[scope] == "yes", what))
+    if len(here) > 1:
+        words = "hosts that run both tell each event twice. `misstep guard uninstall` one of them"
+        found.append(Finding(None, f"installed for the user and for the project: {words}"))
+    found.append(_canary(name))
+    found += _switched_off(name, program, project)
+    if name == "codex":
+        found += _trust(program, config_file(name, here[0], project), project)
+    found.append(_flight(name, program, project if "project" in here else None) if live else _seen(name))
     return found
+
+
+def _flight(name: str, program: str | None, project: Path | None) -> Finding:
+    """The host itself, for one turn; in the project where the project's configuration holds the hooks."""
+    from .canary import Grounded, flies
+
+    if program is None:
+        return Finding(None, f"--live: {PROGRAMS[name][0]} is not on the PATH, so it cannot be run")
+    try:
+        ok, seen = flies(name, program, project)
+        note = getattr(host(name), "PROJECT_NOTE", "") if project is not None and not ok else ""
+        return Finding(ok, f"{seen}. {note}" if note else seen)
+    except Grounded as error:
+        return Finding(None, f"--live: {error}")
 
 
 def _version(name: str, program: str | None) -> Finding:
@@ -94,7 +140,7 @@ def _version(name: str, program: str | None) -> Finding:
     return Finding(known, f"{program} is version {match[0]}" + ("" if known else f"; hooks were tried from {least} on"))
 
 
-def _canary(name: str) -> list[Finding]:
+def _canary(name: str) -> Finding:
     """Run the hook just as the host does, with a made-up session in a folder of its own."""
     line = command(name)
     with tempfile.TemporaryDirectory(prefix="misstep-canary-") as folder:
@@ -111,22 +157,13 @@ def _canary(name: str) -> list[Finding]:
                 timeout=60,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return [Finding(False, f"canary: the hook does not run: {error}")]
+            return Finding(False, f"canary: the hook does not run: {error}")
         taken = (time.perf_counter() - start) * 1000
         log = Path(folder, "guard", "sessions", name, "canary", "log.jsonl")
         if done.returncode == 0 and not done.stdout and log.is_file() and '"e":"start"' in log.read_text():
-            found = [Finding(True, f"canary: the hook ran and logged its event in {taken:.0f} ms")]
-        else:
-            said = " ".join(done.stderr.split())[-200:] or "it logged nothing"
-            found = [Finding(False, f"canary: the hook failed: {said}")]
-    home = Path(guard_home())
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=home):
-            pass
-    except OSError as error:
-        found.append(Finding(False, f"{home} cannot be written: {error.strerror}"))
-    return found
+            return Finding(True, f"canary: the hook ran and logged its event in {taken:.0f} ms")
+        said = " ".join(done.stderr.split())[-200:] or "it logged nothing"
+        return Finding(False, f"canary: the hook failed: {said}")
 
 
 def _trust(program: str | None, hooks_file: Path, project: Path) -> list[Finding]:
@@ -179,20 +216,73 @@ def codex_hooks(program: str, project: Path) -> list[dict[str, Any]]:
         process.wait(10)
 
 
-def _switched_off(name: str, project: Path) -> list[Finding]:
-    """Settings that keep all hooks from running."""
-    path = config_file(name, "user", project)
-    try:
-        found = jsonc.parse(path.read_text()).plain()
-    except (OSError, ValueError):
-        return []
-    if name == "claude-code" and found.get("disableAllHooks") is True:
-        return [Finding(False, f"{path}: disableAllHooks is set")]
-    if name in ("gemini-cli", "qwen-code"):
-        config = found.get("hooksConfig")
-        if found.get("disableAllHooks") is True or (isinstance(config, dict) and config.get("enabled") is False):
-            return [Finding(False, f"{path}: hooks are switched off")]
-    return []
+def _switched_off(name: str, program: str | None, project: Path) -> list[Finding]:
+    """Settings, of the user or of the project, that keep hooks from running."""
+    if name == "codex":
+        return _codex_features(program, project)
+    found = []
+    for path in _settings_files(name, project):
+        try:
+            given = jsonc.parse(path.read_text(encoding="utf-8-sig")).plain()
+        except (OSError, ValueError):
+            continue
+        if not isinstance(given, dict):
+            continue
+        if given.get("disableAllHooks") is True and name in ("claude-code", "qwen-code"):
+            found.append(Finding(False, f"{path}: disableAllHooks is set: no hook runs"))
+        if name in ("gemini-cli", "qwen-code"):
+            for key in ("hooksConfig", "hooks"):
+                config = given.get(key)
+                if not isinstance(config, dict):
+                    continue
+                if config.get("enabled") is False:
+                    found.append(Finding(False, f"{path}: {key}.enabled is false: no hook runs"))
+                names = config.get("disabled")
+                if isinstance(names, list) and "misstep-guard" in names:
+                    found.append(Finding(False, f"{path}: {key}.disabled names misstep-guard: our hooks do not run"))
+    return found
+
+
+def _settings_files(name: str, project: Path) -> list[Path]:
+    files = list(scopes(name, project).values())
+    if name == "claude-code":
+        files += [path.with_name("settings.local.json") for path in files]
+    return files
+
+
+def _codex_features(program: str | None, project: Path) -> list[Finding]:
+    """Whether Codex's own feature is on, as Codex says; without it, as its configuration says."""
+    name = ""
+    if program is not None:
+        try:
+            done = subprocess.run(
+                [program, "features", "list"],
+                cwd=project,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                stdin=subprocess.DEVNULL,
+            )
+            rows = [line.split() for line in done.stdout.splitlines()]
+            off = [row[0] for row in rows if row and row[0] in ("hooks", "codex_hooks") and row[-1] == "false"]
+            on = [row[0] for row in rows if row and row[0] in ("hooks", "codex_hooks") and row[-1] == "true"]
+            if on:
+                return []
+            name = off[0] if off else ""
+        except (OSError, subprocess.SubprocessError):
+            pass
+    import tomllib
+
+    files = [path.with_name("config.toml") for path in scopes("codex", project).values()]
+    for path in files:
+        try:
+            features = tomllib.loads(path.read_text(encoding="utf-8")).get("features")
+        except (OSError, ValueError):
+            continue
+        for key in ("hooks", "codex_hooks"):
+            if isinstance(features, dict) and features.get(key) is False:
+                return [Finding(False, f"{path}: features.{key} is false: no hook runs")]
+    return [Finding(False, f"Codex says that its feature {name} is off: no hook runs")] if name else []
 
 
 def _seen(name: str) -> Finding:

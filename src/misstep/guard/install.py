@@ -121,6 +121,27 @@ def config_file(name: str, scope: str, project: Path) -> Path:
     return (Path(given) if given else Path(default).expanduser()) / file
 
 
+def scopes(name: str, project: Path) -> dict[str, Path]:
+    """The configuration files of a host by scope; the user's alone where the project's is the same file (in the home)."""
+    found = {scope: config_file(name, scope, project) for scope in ("user", "project")}
+    if os.path.realpath(found["user"]) == os.path.realpath(found["project"]):
+        del found["project"]
+    return found
+
+
+def blamed(error: OSError, path: Path) -> str:
+    """What an error is about: not the file that could not be made, but what stands in the way of it."""
+    place = Path(os.path.abspath(error.filename)) if isinstance(error.filename, str) else path
+    for above in (place, *place.parents):
+        if os.path.lexists(above):
+            if above != path and not above.is_dir():
+                return f"{above} is no folder"
+            if above != place and not os.access(above, os.W_OK | os.X_OK):
+                return f"{above}: {error.strerror or error}"
+            break
+    return f"{place}: {error.strerror or error}"
+
+
 def group(name: str) -> dict[str, Any]:
     """Our entry for one event."""
     adapter = host(name)
@@ -142,7 +163,9 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     if hasattr(adapter, "whole_file"):
         if before is not None and MARK.encode() not in before:
             raise InstallError(f"{path} is there and is not ours")
-        return Plan([Change(path, before, adapter.whole_file(command(name)).encode())])
+        made = Plan([Change(path, before, adapter.whole_file(command(name)).encode())])
+        made.notes += _project_note(adapter, scope)
+        return made
     text = _text(path, before)
     if hasattr(adapter, "entry") and text.strip() == "{}":
         text = '{\n  "version": 1\n}\n'
@@ -169,9 +192,15 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     plan = Plan([Change(path, before, text.encode())])
     if not getattr(adapter, "TRIED", True):
         plan.notes.append(f"{name} is served by its published contract; it was not tried with the real program")
+    plan.notes += _project_note(adapter, scope)
     if hasattr(adapter, "plan_trust"):
         adapter.plan_trust(plan, path, text, trust, scope, where)
     return plan
+
+
+def _project_note(adapter: Any, scope: str) -> list[str]:
+    note = getattr(adapter, "PROJECT_NOTE", "")
+    return [note] if note and scope == "project" else []
 
 
 def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) -> Plan:

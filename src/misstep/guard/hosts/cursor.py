@@ -29,6 +29,7 @@ CONFIG = ("", "~/.cursor", "hooks.json")
 TIMEOUT_UNIT, NAMED = 1, False
 TRIED = False
 LATE_TEXT = True
+PROJECT_NOTE = "Cursor runs the hooks of a project only in a workspace that it trusts."
 
 
 def entry(command: str, seconds: int) -> dict[str, Any]:

@@ -20,6 +20,9 @@ CONFIG = ("", "~/.qwen", "settings.json")
 """The variable that names the folder, the folder, and the file that holds the hooks."""
 TIMEOUT_UNIT, NAMED = 1, True
 LATE_TEXT = True
+PROJECT_NOTE = (
+    "Qwen Code runs the hooks of a project only in a folder that it trusts (where its setting for folder trust is on)."
+)
 
 
 def read(payload: dict[str, Any]) -> Reading | None:
