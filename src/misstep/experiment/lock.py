@@ -27,8 +27,8 @@ SCHEMA = "misstep.panel.lock"
 VERSION = 1
 DESIGN, LOCK, SCHEDULE, PORTFOLIO = "design.toml", "lock.json", "schedule.jsonl", "portfolio.lock"
 PACKAGE = Path(misstep.__file__).resolve().parent
-ANALYSIS = ("stats", "experiment/attempts.py", "experiment/analysis.py", "experiment/analysis", "experiment/funnel.py")
-"""Files and folders, below the package, of the code that turns attempts into numbers; those that are there."""
+ANALYSIS = ("stats", "catalogue", *(f"experiment/{n}" for n in ("attempts.py", "classify.py", "funnel.py", "analysis")))
+"""Files and folders, below the package, of the code that turns trials into attempts and attempts into numbers."""
 
 
 class LockError(ValueError):

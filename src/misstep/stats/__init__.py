@@ -23,8 +23,9 @@ from misstep.stats.paired import (
     sign_flip_p,
 )
 from misstep.stats.passk import mean_pass_at_k, mean_pass_hat_k, pass_at_k, pass_hat_k
-from misstep.stats.planning import Power, past_rates, power
+from misstep.stats.planning import Power, attempts_needed, expected_coverage, past_rates, power, tasks_needed
 from misstep.stats.rates import Agreement, clopper_pearson, cohen_kappa, wilson
+from misstep.stats.sensitivity import Sensitivity, conditional_logit, gee
 
 __all__ = [
     "Agreement",
@@ -34,15 +35,20 @@ __all__ = [
     "Interval",
     "Monitor",
     "Power",
+    "Sensitivity",
     "Suite",
     "TooLargeError",
     "association",
     "attainable_note",
     "attainable_p",
+    "attempts_needed",
     "clopper_pearson",
     "cohen_kappa",
     "compare",
+    "conditional_logit",
+    "expected_coverage",
     "from_transitions",
+    "gee",
     "holm",
     "interaction",
     "mean_interval",
@@ -54,5 +60,6 @@ __all__ = [
     "past_rates",
     "power",
     "sign_flip_p",
+    "tasks_needed",
     "wilson",
 ]
