@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.sandbox import Bind, Limits, Sandbox, SandboxError, SandboxGone, Shell, State, bubblewrap, cgroups, store
+from misstep.sandbox import Bind, Limits, Sandbox, SandboxError, SandboxGone, Shell, State, cgroups, owner, store
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
 
@@ -128,9 +128,9 @@ class TestExec:
             box.exec("true")
 
     def test_a_sandbox_that_ends_meanwhile(self, box: BubblewrapSandbox) -> None:
-        process = box._process
-        assert process is not None
-        threading.Timer(0.2, process.kill).start()
+        launched = box._launched
+        assert launched is not None
+        threading.Timer(0.2, launched.kill).start()
         with pytest.raises(SandboxGone):
             box.exec("sleep 20")
 
@@ -186,7 +186,7 @@ class TestLimits:
     def test_processes_without_cgroups(self, make, monkeypatch) -> None:  # type: ignore[no-untyped-def]
         monkeypatch.setattr(cgroups, "places", lambda: ())
         box, other = make(limits=Limits(processes=20)), make(limits=Limits(processes=20))
-        assert box.enforced == {"memory": "not at all", "processes": "rlimit"}
+        assert box.enforced == {"memory": "not at all", "processes": "rlimit", "cpu": "not at all"}
         done = box.exec(["/bin/sh", "-c", "for i in $(seq 60); do sleep 5 & done"], timeout=20)
         assert "annot fork" in done.error_text or "Resource temporarily" in done.error_text
         assert len(box.processes()) <= 22
@@ -434,7 +434,7 @@ class TestProtocol:
 
 class TestNothingIsLeft:
     def leftovers(self) -> list[str]:
-        mine = bubblewrap.owner()
+        mine = owner.owner()
         found = [str(p) for p in mine.path.iterdir() if p.name != "lock"]
         found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if "misstep" in line]
         for place in cgroups.places():
@@ -452,12 +452,12 @@ class TestNothingIsLeft:
     def test_a_killed_host(self, root, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         program = (
             "import sys, time\n"
-            "from misstep.sandbox import roots, bubblewrap\n"
+            "from misstep.sandbox import roots, bubblewrap, owner\n"
             "box = bubblewrap.BubblewrapSandbox(roots.host()); box.start()\n"
             "box.exec('echo x > /app/x; setsid sleep 4343 & nohup sleep 4344 & true')\n"
             "state = box.snapshot(); (box,) = state.branch()\n"
             "box.exec('setsid sleep 4345 & true')\n"
-            "print(bubblewrap.owner().path, flush=True); box.exec('sleep 4346')\n"
+            "print(owner.owner().path, flush=True); box.exec('sleep 4346')\n"
         )
         host = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         assert host.stdout is not None
@@ -471,16 +471,16 @@ class TestNothingIsLeft:
         assert time.monotonic() - began < 1.0
         host.stdout.close()
         assert folder.exists()
-        assert store.collect(store.directory()) >= 1
+        assert owner.collect(store.directory()) >= 1
         assert not folder.exists()
         for place in cgroups.places():
             assert list(place.path.glob(f"{folder.name}.*")) == []
 
     def test_a_process_that_just_ends(self, root) -> None:  # type: ignore[no-untyped-def]
         program = (
-            "from misstep.sandbox import roots, bubblewrap\n"
+            "from misstep.sandbox import roots, bubblewrap, owner\n"
             "box = bubblewrap.BubblewrapSandbox(roots.host()); box.start()\n"
-            "box.exec('setsid sleep 4747 & true'); print(bubblewrap.owner().path)\n"
+            "box.exec('setsid sleep 4747 & true'); print(owner.owner().path)\n"
         )
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         folder = Path(run.stdout.strip())
@@ -491,7 +491,7 @@ class TestNothingIsLeft:
 
     def test_an_interrupt_at_the_terminal_is_the_hosts_alone(self, root) -> None:  # type: ignore[no-untyped-def]
         program = (
-            "import os, signal\nfrom misstep.sandbox import roots, bubblewrap\n"
+            "import os, signal\nfrom misstep.sandbox import roots, bubblewrap, owner\n"
             "box = bubblewrap.BubblewrapSandbox(roots.host()); box.start()\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN); os.killpg(0, signal.SIGINT)\n"
             "print(box.exec('sleep 0.1; echo alive').text)\n"
@@ -500,7 +500,7 @@ class TestNothingIsLeft:
         assert run.stdout.strip() == "alive", run.stderr
 
     def test_a_living_host_is_not_collected(self, box: BubblewrapSandbox) -> None:
-        program = "from misstep.sandbox import store; print(store.collect(store.directory()))"
+        program = "from misstep.sandbox import owner, store; print(owner.collect(store.directory()))"
         subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
         assert box.exec("echo alive").text == "alive\n"
 

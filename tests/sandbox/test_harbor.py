@@ -208,17 +208,18 @@ class TestHarborsAsOurs:
             box.snapshot()
         with pytest.raises(Unavailable, match="session"):
             box.end_session()
+        with pytest.raises(Unavailable, match="tmux"):
+            box.terminal()
         with pytest.raises(SandboxError, match="no input"):
             box.exec("cat", stdin=b"x")
 
 
 def test_a_called_off_wait_ends_the_command(root: Root, tmp_path: Path) -> None:
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
-    from misstep.sandbox.harbor import _finished
 
     async def work(box: BubblewrapSandbox) -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(_finished(box.begin("sleep 60 & setsid sleep 61 & sleep 62")), 0.3)
+            await asyncio.wait_for(box.exec_async("sleep 60 & setsid sleep 61 & sleep 62"), 0.3)
 
     with BubblewrapSandbox(root) as box:
         asyncio.run(work(box))

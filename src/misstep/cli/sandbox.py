@@ -103,15 +103,14 @@ def run(words: tuple[str, ...], root: str, task: Path | None, network: bool) -> 
 @debug_option
 def clean(everything: bool) -> None:
     """Remove what killed processes left behind."""
-    from misstep.sandbox import SandboxError, native, store
+    from misstep.sandbox import SandboxError, files, owner, store
 
     try:
         base = store.directory()
-        native.user_namespace()
-        found = store.collect(base)
+        found = owner.collect(base)
         if everything:
             for path in (base / "roots").iterdir():
-                store.remove(path)
+                files.remove(path)
     except SandboxError as error:
         if debugging():
             raise

@@ -1,6 +1,6 @@
 """Isolated roots for commands: start in milliseconds, replay exactly, branch.
 
-`open_sandbox()` gives the embedded backend; see docs/sandbox.md.
+`misstep.sandbox.bubblewrap` is the embedded backend, `misstep.sandbox.harbor` the other; see docs/sandbox.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from misstep.sandbox.base import (
     SandboxGone,
     Shell,
     State,
+    Terminal,
     Unavailable,
     shorten,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "SandboxGone",
     "Shell",
     "State",
+    "Terminal",
     "Unavailable",
     "shorten",
 ]

@@ -24,12 +24,14 @@ class SandboxGone(SandboxError):
 class Limits:
     """What a sandbox may use. None: no limit of ours.
 
-    Memory and processes are held by cgroups where this user may make some. Elsewhere processes are held by
-    RLIMIT_NPROC, and memory is not held: `Sandbox.enforced` says which.
+    Memory, processes and CPU are held by cgroups where this user may make some. Elsewhere processes are held by
+    RLIMIT_NPROC, CPU by so many whole cores, and memory is not held: `BubblewrapSandbox.enforced` says which.
     """
 
     memory_mb: int | None = 2048
     processes: int | None = 512
+    cpus: float | None = None
+    """Cores' worth of time; 0.5 is half of one's. Without cgroups it is rounded up to whole cores, which others share."""
     disk_mb: int | None = None
     """Everything that is written outside /dev/shm and mounts: held in memory, and counted as such."""
     file_mb: int | None = 4096
@@ -107,6 +109,23 @@ class Shell(Protocol):
 
 
 @runtime_checkable
+class Terminal(Shell, Protocol):
+    """A shell at a terminal: as a Shell, and by keys for what runs in it."""
+
+    def send(self, *keys: str, literal: bool = False) -> None:
+        """Types: a key's name (Enter, C-c, Up, F1 ...) is that key, any other text is typed as it is."""
+        ...
+
+    def read(self, timeout: float = 1.0) -> str:
+        """What has been shown since the last read, as the program wrote it."""
+        ...
+
+    def screen(self) -> str:
+        """What is to be seen now: the lines of the screen, without trailing blanks."""
+        ...
+
+
+@runtime_checkable
 class State(Protocol):
     """The files of a sandbox at one moment; what ran in it is not part of it."""
 
@@ -143,6 +162,8 @@ class Sandbox(Protocol):
         ...
 
     def shell(self, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Shell: ...
+
+    def terminal(self, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Terminal: ...
 
     def upload(self, source: Path, target: str) -> None:
         """Copies a file to the path `target`, or what a directory holds into the directory `target`."""

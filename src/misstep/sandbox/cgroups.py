@@ -1,4 +1,4 @@
-"""Limits of memory and processes by cgroups, version 1 or 2, wherever this user may make some.
+"""Limits of memory, processes and CPU by cgroups, version 1 or 2, wherever this user may make some.
 
 Every sandbox has a group `misstep/OWNER.N` in each hierarchy used. Where none can be made, `open_group` returns None
 and the caller falls back to resource limits.
@@ -14,6 +14,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = "misstep"
+_PERIOD = 100_000
+"""Microseconds in which a quota of CPU time is counted: the kernel's default."""
+_CONTROLLERS = ("memory", "pids", "cpu")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a group is to hold; None: not limited."""
+
+    memory_bytes: int | None = None
+    tasks: int | None = None
+    cpus: float | None = None
+
+    def files(self, controllers: frozenset[str], version: int) -> dict[str, dict[str, str]]:
+        """{controller: {file: what is written to it}} of those that are limited."""
+        first, found = version == 1, {}
+        if self.memory_bytes is not None:
+            found["memory"] = {"memory.limit_in_bytes" if first else "memory.max": str(self.memory_bytes)}
+        if self.tasks is not None:
+            found["pids"] = {"pids.max": str(self.tasks)}
+        if self.cpus is not None:
+            quota = max(1000, round(self.cpus * _PERIOD))  # the kernel takes no less
+            both = {"cpu.cfs_period_us": str(_PERIOD), "cpu.cfs_quota_us": str(quota)}
+            found["cpu"] = both if first else {"cpu.max": f"{quota} {_PERIOD}"}
+        return {name: files for name, files in found.items() if name in controllers}
 
 
 @dataclass(frozen=True)
@@ -32,12 +57,19 @@ def _unescape(text: str) -> str:
 @functools.cache
 def places() -> tuple[_Place, ...]:
     """Where groups can be made: at most one place a controller."""
+    return find_places(Path("/proc/self/mounts").read_text(), Path("/proc/self/cgroup").read_text())
+
+
+def find_places(mounts: str, own: str) -> tuple[_Place, ...]:
+    """Where groups can be made.
+
+    Args:
+        mounts, own: what /proc/self/mounts and /proc/self/cgroup say.
+    """
     found: list[_Place] = []
-    missing = {"memory", "pids"}
-    with Path("/proc/self/mounts").open() as mounts, Path("/proc/self/cgroup").open() as own:
-        rows = [line.split() for line in mounts]
-        paths = {name: path for _, name, path in (line.rstrip("\n").split(":", 2) for line in own)}
-    for _, at, kind, options, *_ in rows:
+    missing = set(_CONTROLLERS)
+    paths = {name: path for _, name, path in (line.split(":", 2) for line in own.splitlines())}
+    for _, at, kind, options, *_ in (line.split() for line in mounts.splitlines()):
         mount = Path(_unescape(at))
         if kind == "cgroup":
             held = missing & set(options.split(","))
@@ -77,8 +109,8 @@ def _second(mount: Path, own: str, wanted: set[str]) -> _Place | None:
             probe = above / _NAME / f"probe.{os.getpid()}"
             probe.mkdir()
             try:
-                fd = os.open(probe / "cgroup.procs", os.O_WRONLY)
-                os.close(fd)
+                (above / "cgroup.procs").open("r+").close()  # who moves a process writes to the common ancestor's too
+                (probe / "cgroup.procs").open("r+").close()
             finally:
                 probe.rmdir()
             return _Place(above / _NAME, 2, frozenset(offered))
@@ -88,31 +120,29 @@ def _second(mount: Path, own: str, wanted: set[str]) -> _Place | None:
 class Group:
     """The cgroups of one sandbox."""
 
-    def __init__(self, name: str, memory_mb: int | None, processes: int | None) -> None:
+    def __init__(self, name: str, wanted: Wanted) -> None:
         self.paths: list[tuple[Path, _Place]] = []
-        self.held: set[str] = set()
+        held: set[str] = set()
         try:
             for place in places():
                 path = place.path / name
-                values: list[tuple[str, int]] = []
-                if "memory" in place.controllers and memory_mb is not None:
-                    held = memory_mb * 1024 * 1024
-                    values.append(("memory.limit_in_bytes" if place.version == 1 else "memory.max", held))
-                if "pids" in place.controllers and processes is not None:
-                    values.append(("pids.max", processes + 2))  # bubblewrap's own two
-                if not values:
+                controllers = wanted.files(place.controllers, place.version)
+                if not controllers:
                     continue
                 path.mkdir()
                 self.paths.append((path, place))
-                for file, value in values:
-                    (path / file).write_text(str(value))
-                if place.version == 2 and "memory" in place.controllers:
+                for files in controllers.values():
+                    for file, value in files.items():
+                        (path / file).write_text(value)
+                if place.version == 2 and "memory" in controllers:
                     with contextlib.suppress(OSError):
                         (path / "memory.swap.max").write_text("0")
-                self.held |= place.controllers
+                held |= set(controllers)
         except OSError:
             self.remove()
             raise
+        self.held = frozenset(held)
+        """The controllers that hold something here."""
 
     def join_fds(self) -> list[int]:
         """Open files: who writes 0 to each joins the groups. The caller closes them."""
@@ -146,12 +176,12 @@ def _remove(path: Path) -> None:
             time.sleep(0.001)  # its last process is still being taken down
 
 
-def open_group(name: str, memory_mb: int | None, processes: int | None) -> Group | None:
-    """A new group of that name; None where this user may make none."""
-    if not places() or (memory_mb is None and processes is None):
+def open_group(name: str, wanted: Wanted) -> Group | None:
+    """A new group of that name; None where this user may make none, or nothing is to be held."""
+    if not places() or wanted == Wanted():
         return None
     try:
-        return Group(name, memory_mb, processes)
+        return Group(name, wanted)
     except OSError:
         return None
 

@@ -18,9 +18,10 @@ from misstep.sandbox.users import User
 
 _HEADER = struct.Struct("=10IQQ")
 _REPLY = struct.Struct("=iiqq")
-_EXEC, _KILL, _LIST, _END, _SYNC = 1, 2, 3, 4, 5
+_EXEC, _KILL, _LIST, _END, _MARK, _HANG_UP = 1, 2, 3, 4, 5, 6
 _STARTED, _EXITED, _FAILED = 1, 2, 3
-_AGENT, _HAS_STDIN, _PUMP_OUT, _PUMP_ERR, _MERGED = 1, 2, 4, 8, 16
+_AGENT, _HAS_STDIN, _PUMP_OUT, _PUMP_ERR, _MERGED, _TERMINAL, _SPARE_MARKED = 1, 2, 4, 8, 16, 32, 64
+_LEADER = 128
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Answer:
     def __init__(self) -> None:
         self._read, self.write = os.pipe2(os.O_CLOEXEC)
         self.pid = 0
+
+    def fileno(self) -> int:
+        """Readable when there is an answer."""
+        return self._read
 
     def sent(self) -> None:
         """Drops our copy of the writing end: with init gone, reading then ends."""
@@ -137,13 +142,17 @@ class Channel:
         output_bytes: int,
         agent: bool,
         errors_direct: bool = False,
+        terminal: tuple[int, int] | None = None,
     ) -> Answer:
         """Starts a command.
 
         Args:
-            fds: files for its standard output and error; the same one twice where they are merged.
+            fds: files for its standard output and error; the same one twice where they are merged. With a terminal: the
+                file of what it shows, and an eventfd that is told of it.
+            stdin: what it reads, or None. With a terminal: a socket on which the terminal is sent back.
             output_bytes: how large such a file may become; what is written beyond is dropped.
             errors_direct: its standard error is the second descriptor itself (a pipe), not a pipe that init empties.
+            terminal: rows and columns of a terminal for it.
         """
         words = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
         if any("\0" in word for word in words):
@@ -151,7 +160,9 @@ class Channel:
         groups = struct.pack(f"={len(user.groups)}I", *user.groups)
         body = groups + b"".join(os.fsencode(word) + b"\0" for word in words)
         flags = (_AGENT if agent else 0) | (_HAS_STDIN if stdin is not None else 0) | _PUMP_OUT
-        if fds[0] == fds[1]:
+        if terminal:
+            flags = (_AGENT if agent else 0) | _TERMINAL
+        elif fds[0] == fds[1]:
             flags |= _MERGED
         elif not errors_direct:
             flags |= _PUMP_ERR
@@ -165,7 +176,7 @@ class Channel:
             len(user.groups),
             len(argv),
             len(env),
-            0,
+            terminal[0] << 16 | terminal[1] if terminal else 0,
             file_bytes,
             output_bytes,
         )
@@ -179,13 +190,17 @@ class Channel:
         return answer
 
     def _ask(
-        self, operation: int, number: int = 0, *, signal: int = 0, spare: Sequence[int] = (), fds: Sequence[int] = ()
+        self,
+        operation: int,
+        number: int = 0,
+        *,
+        flags: int = 0,
+        fds: Sequence[int] = (),
     ) -> int:
         answer = Answer()
         try:
-            body = struct.pack(f"={len(spare)}I", *spare)
-            header = _HEADER.pack(operation, number, 0, len(body), 0, 0, len(spare), 0, 0, signal, 0, 0)
-            self._send(header, body, [*fds, answer.write])
+            header = _HEADER.pack(operation, number, flags, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+            self._send(header, b"", [*fds, answer.write])
             answer.sent()
             ended = answer.wait(30)
             if ended is None:
@@ -194,13 +209,26 @@ class Channel:
         finally:
             answer.close()
 
-    def kill(self, number: int, *, signal: int = 9, spare: Sequence[int] = ()) -> int:
-        """Signals everything of one command but the processes in `spare`; returns how many."""
-        return self._ask(_KILL, number, signal=signal, spare=spare)
+    def kill(self, number: int, *, spare_marked: bool = False, leader: bool = False) -> int:
+        """Kills everything of one command; returns how many processes.
+
+        Args:
+            spare_marked: but those marked, of which the command itself (a shell) is one,
+            leader: unless this is said.
+        """
+        return self._ask(_KILL, number, flags=(_SPARE_MARKED if spare_marked else 0) | (_LEADER if leader else 0))
 
     def sync(self) -> None:
         """Returns when all that has been written so far is in the files of its outputs."""
-        self._ask(_SYNC)
+        self._ask(_MARK)
+
+    def mark(self, number: int) -> None:
+        """`sync`, and remembers for a shell what lives now: what comes later is of its next command."""
+        self._ask(_MARK, number)
+
+    def hang_up(self, number: int) -> None:
+        """Closes init's end of the terminal of a command; with the host's closed too, it is hung up."""
+        self._ask(_HANG_UP, number)
 
     def end_session(self) -> int:
         """Ends what is attached to the agent; returns how many processes that were."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from misstep.sandbox import store
+from misstep.sandbox import files, store
 from misstep.sandbox.base import Limits, Root, SandboxError
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
@@ -308,7 +308,7 @@ def build(
             state = sandbox.snapshot()
         store.sync(state.layers.own[-1])
         if force and kept.exists():
-            store.remove(kept)
+            files.remove(kept)
         try:
             state.layers.own[-1].rename(kept)
         except OSError:

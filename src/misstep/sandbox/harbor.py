@@ -27,7 +27,6 @@ except ImportError as error:  # pragma: no cover
 from misstep.sandbox import dockerfile, native, roots
 from misstep.sandbox.base import Bind, Done, Limits, Observation, Process, Root, SandboxError, Unavailable
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
-from misstep.sandbox.running import Running
 
 T = TypeVar("T")
 
@@ -175,10 +174,9 @@ class BubblewrapEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         box = self.sandbox
-        running = await asyncio.to_thread(
-            box.begin, command, cwd=cwd, env=self._merge_env(env), user=self._resolve_user(user), timeout=timeout_sec
+        done = await box.exec_async(
+            command, cwd=cwd, env=self._merge_env(env), user=self._resolve_user(user), timeout=timeout_sec
         )
-        done = await _finished(running)
         if done.timed_out:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds")
         if done.flooded:
@@ -207,19 +205,6 @@ class BubblewrapEnvironment(BaseEnvironment):
 
 def _default_root() -> str:
     return "base" if roots.base_tar().exists() else "host"
-
-
-async def _finished(running: Running) -> Done:
-    """Waits in a thread; if the waiting is called off, the command is ended first, so that no thread stays."""
-    waiting = asyncio.ensure_future(asyncio.to_thread(running.wait))
-    try:
-        return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        await asyncio.to_thread(running.kill)
-        await asyncio.wait([waiting])
-        raise
-    finally:
-        running.close()
 
 
 class HarborSandbox:
@@ -283,6 +268,11 @@ class HarborSandbox:
 
     def shell(self, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> CarriedShell:
         return CarriedShell(self, cwd or self.workdir, dict(env or {}))
+
+    def terminal(self, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Any:
+        raise Unavailable(
+            f"the {self.environment.type()} environment runs whole commands, and has no terminal: run tmux in it"
+        )
 
     def upload(self, source: Path, target: str) -> None:
         if source.is_dir():

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -93,6 +94,11 @@ static int launch(int argc, char **argv) {
             waitpid(helper, NULL, 0);
             close(done[0]), close(ready[0]), close(ready[1]);
             if (setrlimit(RLIMIT_NPROC, &limit)) die("setrlimit");
+        } else if (!strcmp(option, "--cores") && i + 1 < argc) {
+            cpu_set_t set;
+            CPU_ZERO(&set);
+            for (char *at = argv[++i]; *at; at += *at == ',') CPU_SET(strtol(at, &at, 10), &set);
+            if (sched_setaffinity(0, sizeof set, &set)) die("cannot choose the cores");
         } else if (!strcmp(option, "--mounts")) {
             if (unshare(CLONE_NEWNS)) die("cannot make a mount namespace");
             if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL)) die("cannot make mounts private");
@@ -136,13 +142,14 @@ static int hold(void) {
 
 /* ------------------------------------------------------------------ init */
 
-enum { OP_EXEC = 1, OP_KILL = 2, OP_LIST = 3, OP_END = 4, OP_SYNC = 5 };
+enum { OP_EXEC = 1, OP_KILL = 2, OP_LIST = 3, OP_END = 4, OP_MARK = 5, OP_HANG_UP = 6 };
 enum { STARTED = 1, EXITED = 2, FAILED = 3 };
-enum { AGENT = 1, HAS_STDIN = 2, PUMP_OUT = 4, PUMP_ERR = 8, MERGED = 16 };
+enum { AGENT = 1, HAS_STDIN = 2, PUMP_OUT = 4, PUMP_ERR = 8, MERGED = 16, TERMINAL = 32, SPARE_MARKED = 64, LEADER = 128 };
 
 struct header { /* host byte order: both ends run on one machine */
     uint32_t op, id, flags, length; /* length: bytes of the body that follows */
-    uint32_t uid, gid, ngroups, argc, envc, signal;
+    uint32_t uid, gid, ngroups, argc, envc;
+    uint32_t size; /* of a terminal: rows << 16 | columns */
     uint64_t fsize; /* bytes of the largest file a process may write; 0: no limit */
     uint64_t most;  /* bytes that are kept of an output */
 };
@@ -182,12 +189,14 @@ static void remember(uint32_t id, pid_t pid, int status, int agent) {
 }
 
 static int session_alive(pid_t session);
+static void forget_mark(uint32_t id);
 
 /* Output goes through pipes, as programs expect of it (a file would be truncated by `echo x > /dev/stderr`), but it is
  * PID 1 that empties them into the host's files: a daemon that holds one blocks nobody and never writes to a reader that
  * has gone. */
 struct pump {
     int from, to;
+    int tell; /* an eventfd that is told of output; -1: nobody asked */
     pid_t pid;
     uint64_t most;
 };
@@ -198,34 +207,50 @@ static size_t n_pumps, pump_room;
 /* Moves what is in the pipe (not what is written meanwhile: at most its capacity); 0 when it has ended. */
 static int move(struct pump *p) {
     static char block[1 << 16];
+    static const uint64_t one = 1;
     struct stat seen;
     for (int i = 0; i < 32; i++) {
         ssize_t got = read(p->from, block, sizeof block);
         if (got < 0) return errno == EAGAIN || errno == EINTR;
         if (got == 0) return 0;
-        if (fstat(p->to, &seen) || (uint64_t)seen.st_size >= p->most) continue; /* dropped: the host has seen enough */
-        for (ssize_t done = 0, n; done < got; done += n)
-            if ((n = write(p->to, block + done, got - done)) <= 0) break;
+        if (!fstat(p->to, &seen) && (p->tell < 0 ? (uint64_t)seen.st_size : (uint64_t)seen.st_blocks * 512) < p->most) /* else dropped: the host has seen enough */
+            for (ssize_t done = 0, n; done < got; done += n)
+                if ((n = write(p->to, block + done, got - done)) <= 0) break;
+        if (p->tell >= 0 && write(p->tell, &one, sizeof one) < 0) {} /* full: its reader has been told */
     }
     return 1;
+}
+
+static void end_pump(struct pump *p) {
+    close(p->from), close(p->to);
+    if (p->tell >= 0) close(p->tell);
 }
 
 static void drain(pid_t only) {
     size_t kept = 0;
     for (size_t i = 0; i < n_pumps; i++) {
         if ((only && pumps[i].pid != only) || move(&pumps[i])) pumps[kept++] = pumps[i];
-        else close(pumps[i].from), close(pumps[i].to);
+        else end_pump(&pumps[i]);
     }
     n_pumps = kept;
 }
 
-static void add_pump(int from, int to, pid_t pid, uint64_t most) {
+/* Closes the terminal of a session: with the host's end closed as well, the kernel hangs it up. */
+static void close_terminal(pid_t pid) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n_pumps; i++)
+        if (pumps[i].pid == pid && pumps[i].tell >= 0) move(&pumps[i]), end_pump(&pumps[i]);
+        else pumps[kept++] = pumps[i];
+    n_pumps = kept;
+}
+
+static void add_pump(int from, int to, int tell, pid_t pid, uint64_t most) {
     if (n_pumps == pump_room) {
         pump_room = pump_room ? pump_room * 2 : 16;
         pumps = realloc(pumps, pump_room * sizeof *pumps);
         if (!pumps) die("realloc");
     }
-    pumps[n_pumps++] = (struct pump){from, to, pid, most};
+    pumps[n_pumps++] = (struct pump){from, to, tell, pid, most};
 }
 
 static void reap(void) {
@@ -239,6 +264,7 @@ static void reap(void) {
                 report(children[i].status, EXITED, status, &use);
                 close(children[i].status);
                 children[i].status = -1;
+                forget_mark(children[i].id);
             }
     if (n_children > 256) { /* forget finished sessions of which nothing is left, lest a number is used again */
         size_t kept = 0;
@@ -255,6 +281,36 @@ static void give_up(int status, int what) {
     _exit(126);
 }
 
+/* A pseudo-terminal of the sandbox's own devpts: `given` is the side of the program; the other side is returned, and
+ * sent to the host, who types. */
+static int open_terminal(struct header *h, int host, int *given) {
+    char name[64];
+    int zero = 0, index;
+    struct winsize size = {.ws_row = h->size >> 16, .ws_col = h->size & 0xffff};
+    int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (master < 0) return -1;
+    if (ioctl(master, TIOCSPTLCK, &zero) || ioctl(master, TIOCGPTN, &index)) goto failed;
+    snprintf(name, sizeof name, "/dev/pts/%d", index);
+    *given = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (*given < 0) goto failed;
+    if ((h->uid || h->gid) && fchown(*given, h->uid, -1)) {} /* else the program cannot open it anew */
+    ioctl(master, TIOCSWINSZ, &size);
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } u = {0};
+    char byte = 't';
+    struct iovec part = {&byte, 1};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = u.space, .msg_controllen = sizeof u.space};
+    *CMSG_FIRSTHDR(&m) = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &master, sizeof(int));
+    if (sendmsg(host, &m, MSG_NOSIGNAL) == 1) return master;
+    close(*given), *given = -1;
+failed:
+    close(master);
+    return -1;
+}
+
 /* The child's last steps before execve: everything that may fail reports an errno. */
 static void become(struct header *h, uint32_t *groups, char **argv, char **envp, char *cwd, int *fds, int status) {
     sigset_t none;
@@ -263,8 +319,9 @@ static void become(struct header *h, uint32_t *groups, char **argv, char **envp,
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();
     umask(022);
-    int in = h->flags & HAS_STDIN ? fds[2] : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int in = h->flags & (HAS_STDIN | TERMINAL) ? fds[2] : open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (in < 0) in = fds[0];
+    if (h->flags & TERMINAL && ioctl(in, TIOCSCTTY, 0)) give_up(status, OTHER);
     if (dup2(in, 0) < 0 || dup2(fds[0], 1) < 0 || dup2(fds[1], 2) < 0) give_up(status, OTHER);
     if (h->fsize) {
         struct rlimit limit = {h->fsize, h->fsize};
@@ -293,7 +350,7 @@ static void become(struct header *h, uint32_t *groups, char **argv, char **envp,
 
 static void run(struct header *h, char *body, int *fds, int nfds) {
     int status = nfds > 0 ? fds[nfds - 1] : -1;
-    int wanted = h->flags & HAS_STDIN ? 4 : 3;
+    int wanted = h->flags & (HAS_STDIN | TERMINAL) ? 4 : 3;
     uint32_t *groups = (uint32_t *)body;
     char *at = body + 4 * (size_t)h->ngroups, *end = body + h->length, *cwd = at;
     char **argv = calloc(h->argc + 1, sizeof *argv), **envp = calloc(h->envc + 1, sizeof *envp);
@@ -305,6 +362,8 @@ static void run(struct header *h, char *body, int *fds, int nfds) {
             else envp[i - 1 - h->argc] = at;
         }
         int ends[2][2] = {{-1, -1}, {-1, -1}}, ok = i == n && h->argc;
+        if (ok && h->flags & TERMINAL) /* given: the output's file, what is told of output, the socket of the host */
+            ok = (ends[0][0] = open_terminal(h, fds[2], &ends[0][1])) >= 0;
         for (int k = 0; k < 2 && ok; k++) {
             if (!(h->flags & (k ? PUMP_ERR : PUMP_OUT))) continue;
             ok = !pipe2(ends[k], O_CLOEXEC) && !fcntl(ends[k][0], F_SETFL, O_NONBLOCK);
@@ -315,11 +374,13 @@ static void run(struct header *h, char *body, int *fds, int nfds) {
         if (pid == 0) {
             int given[3] = {ends[0][1] >= 0 ? ends[0][1] : fds[0], ends[1][1] >= 0 ? ends[1][1] : fds[1], fds[2]};
             if (h->flags & MERGED) given[1] = given[0];
+            if (h->flags & TERMINAL) given[1] = given[2] = given[0];
             become(h, groups, argv, envp, cwd, given, status);
         }
         for (int k = 0; k < 2; k++) {
             if (ends[k][1] >= 0) close(ends[k][1]);
-            if (pid > 0 && ends[k][0] >= 0) add_pump(ends[k][0], fcntl(fds[k], F_DUPFD_CLOEXEC, 3), pid, h->most);
+            if (pid > 0 && ends[k][0] >= 0)
+                add_pump(ends[k][0], fcntl(fds[k], F_DUPFD_CLOEXEC, 3), h->flags & TERMINAL ? fcntl(fds[1], F_DUPFD_CLOEXEC, 3) : -1, pid, h->most);
             else if (ends[k][0] >= 0) close(ends[k][0]);
         }
         if (pid > 0) {
@@ -392,10 +453,59 @@ static size_t each(int deep, int (*visit)(struct process *, void *), void *with)
 static int same_session(struct process *p, void *session) { return p->session == *(pid_t *)session; }
 static int session_alive(pid_t session) { return each(0, same_session, &session) > 0; }
 
+/* What lived when the host said so (before a shell's next command): an end of that command spares it. Each shell has
+ * its own list. */
+struct mark {
+    uint32_t id;
+    size_t n, room;
+    pid_t *pids;
+};
+
+static struct mark *marks;
+static size_t n_marks;
+
+static struct mark *find_mark(uint32_t id) {
+    for (size_t i = 0; i < n_marks; i++)
+        if (marks[i].id == id) return &marks[i];
+    return NULL;
+}
+
+static int mark(struct header *h) {
+    struct mark *m = find_mark(h->id);
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+    if (!proc) return 0;
+    if (!m) {
+        marks = realloc(marks, (n_marks + 1) * sizeof *marks);
+        if (!marks) die("realloc");
+        m = &marks[n_marks++];
+        *m = (struct mark){.id = h->id};
+    }
+    m->n = 0;
+    while ((entry = readdir(proc))) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+        if (m->n == m->room) {
+            m->room = m->room ? m->room * 2 : 16;
+            m->pids = realloc(m->pids, m->room * sizeof *m->pids);
+            if (!m->pids) die("realloc");
+        }
+        m->pids[m->n++] = number(entry->d_name);
+    }
+    closedir(proc);
+    return (int)m->n;
+}
+
+static void forget_mark(uint32_t id) {
+    struct mark *m = find_mark(id);
+    if (!m) return;
+    free(m->pids);
+    *m = marks[--n_marks];
+}
+
 struct target {
     struct header *h;
     pid_t session;
-    uint32_t *spared;
+    struct mark *marked; /* what is spared */
     char cookie[24];
     int hangup; /* the signal of a session's end; 0: only count */
 };
@@ -403,9 +513,10 @@ struct target {
 static int kill_one(struct process *p, void *with) {
     struct target *t = with;
     if (p->session != t->session && strcmp(p->cookie, t->cookie)) return 0;
-    for (uint32_t i = 0; i < t->h->ngroups; i++)
-        if (t->spared[i] == (uint32_t)p->pid) return 0;
-    return !kill(p->pid, t->h->signal ? (int)t->h->signal : SIGKILL);
+    int leader = p->pid == t->session && t->h->flags & LEADER;
+    for (size_t i = 0; !leader && t->marked && i < t->marked->n; i++)
+        if (t->marked->pids[i] == p->pid) return 0;
+    return !kill(p->pid, SIGKILL);
 }
 
 static void pause_ms(long ms) {
@@ -413,10 +524,10 @@ static void pause_ms(long ms) {
     nanosleep(&wait, NULL);
 }
 
-/* Ends everything of one exec: its session, and what left that session but carries its cookie. With groups: these
- * processes are spared (a shell that goes on, and what earlier commands left running). */
-static void kill_exec(struct header *h, char *body, int status) {
-    struct target t = {h, -1, (uint32_t *)body, "", 0};
+/* Ends everything of one exec: its session, and what left that session but carries its cookie. What is marked may be
+ * spared: a shell that goes on, and what earlier commands left running. */
+static void kill_exec(struct header *h, int status) {
+    struct target t = {h, -1, h->flags & SPARE_MARKED ? find_mark(h->id) : NULL, "", 0};
     int total = 0;
     for (size_t i = 0; i < n_children; i++)
         if (children[i].id == h->id) t.session = children[i].pid;
@@ -426,7 +537,7 @@ static void kill_exec(struct header *h, char *body, int status) {
         total += n;
         drain(0);
         reap();
-        if (!n || (h->signal && h->signal != SIGKILL)) break;
+        if (!n) break;
         if (round) pause_ms(1);
     }
     report(status, EXITED, total, NULL);
@@ -457,7 +568,10 @@ static void end_session(struct header *h, int status) {
         pause_ms(1);
         reap();
     }
-    for (size_t i = 0; i < n_children; i++) children[i].agent = 0;
+    for (size_t i = 0; i < n_children; i++) {
+        if (children[i].agent) close_terminal(children[i].pid);
+        children[i].agent = 0;
+    }
     report(status, EXITED, total, NULL);
 }
 
@@ -512,10 +626,18 @@ static void serve(int control) {
     int status = nfds ? fds[nfds - 1] : -1;
     switch (h.op) {
     case OP_EXEC: run(&h, body, fds, nfds); break;
-    case OP_KILL: kill_exec(&h, body, status); break;
+    case OP_KILL: kill_exec(&h, status); break;
     case OP_LIST: list(fds, nfds, status); break;
     case OP_END: end_session(&h, status); break;
-    case OP_SYNC: drain(0), report(status, EXITED, 0, NULL); break;
+    case OP_MARK: /* of shell 0: what has been written so far is in the host's files, and no more */
+        drain(0);
+        report(status, EXITED, h.id ? mark(&h) : 0, NULL);
+        break;
+    case OP_HANG_UP:
+        for (size_t i = 0; i < n_children; i++)
+            if (children[i].id == h.id) close_terminal(children[i].pid);
+        report(status, EXITED, 0, NULL);
+        break;
     default: errno = ENOSYS; report(status, FAILED, errno, NULL);
     }
     for (int i = 0; i < nfds; i++) close(fds[i]);

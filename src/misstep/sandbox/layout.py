@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from misstep.sandbox import native
 from misstep.sandbox.base import Bind, SandboxError
+from misstep.sandbox.files import own_directory
 
 _CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP", "NET_BIND_SERVICE",
     "SYS_CHROOT", "SYS_PTRACE",
 )  # fmt: skip
 """Docker's, less MKNOD, NET_RAW and AUDIT_WRITE; SYS_PTRACE is init's alone, which takes it from what it starts."""
-
-
-def own_directory(path: Path) -> None:
-    """Makes a directory that belongs to the root of sandboxes."""
-    path.mkdir()
-    path.chmod(0o755)
-    if os.geteuid() == 0:
-        space = native.user_namespace()
-        os.chown(path, space.outer_uid, space.outer_gid)
 
 
 def mounts(base: Path, folder: Path, layers: Sequence[Path], disk_mb: int | None) -> list[str]:

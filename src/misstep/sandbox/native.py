@@ -199,9 +199,7 @@ def user_namespace() -> UserNamespace:
         helper.wait()
         helper.stdout.close()
         helper.stderr.close()
-    space = UserNamespace(fd, kind, uid, gid)
-    store.remove_with([made.helper_path, "launch", "--userns", str(fd), "--"], [made.helper, fd])
-    return space
+    return UserNamespace(fd, kind, uid, gid)
 
 
 def _map(pid: int) -> tuple[str, int, int]:

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from misstep.sandbox.base import Observation, Process, SandboxError, shorten
-from misstep.sandbox.bubblewrap import BubblewrapSandbox, BubblewrapState
+from misstep.sandbox.bubblewrap import BubblewrapSandbox
 from misstep.sandbox.noise import Mask, Moment
 from misstep.sandbox.record import Recorded, Recording, relative_to
 from misstep.sandbox.shell import ResidentShell
+from misstep.sandbox.state import LayerState
 
 Grade = Literal["exact", "masked", "different", "unknown"]
 GRADES: tuple[Grade, ...] = ("exact", "masked", "different", "unknown")
@@ -119,7 +120,7 @@ class Live:
 
     def processes(self) -> list[Process]:
         """What still runs, beside the shell."""
-        own = self.shell._pid if self.shell is not None and self.shell._answer is not None else None
+        own = self.shell.pid if self.shell is not None else None
         return [process for process in self.sandbox.processes() if process.pid != own]
 
     def stop(self) -> None:
@@ -167,7 +168,7 @@ class Prefix:
     """What still runs at its end: such a prefix is branched by replay, not by its files alone."""
     shell_state: str = ""
     """A script that brings a new shell to where the recording's shell ended."""
-    state: BubblewrapState | None = None
+    state: LayerState[BubblewrapSandbox] | None = None
 
     @property
     def grade(self) -> Grade:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from misstep.sandbox import native, store
 from misstep.sandbox.base import Bind, Root, SandboxError, Unavailable
+from misstep.sandbox.files import as_root_inside, remove
 
 _FROM_ETC = [
     "alternatives",
@@ -59,17 +60,6 @@ PACKAGES = ("python3", "procps", "sqlite3", "xxd", "binutils")
 """What the Debian base has beside Debian's minimal system."""
 
 
-def _mapped(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
-    """Runs a command as the root of sandboxes, outside of any: what it makes has the owners that they see."""
-    tools, space = native.tools(), native.user_namespace()
-    return subprocess.run(
-        [tools.helper_path, "launch", "--userns", str(space.fd), "--", *command],
-        pass_fds=[tools.helper, space.fd],
-        capture_output=True,
-        **options,  # type: ignore[call-overload]
-    )
-
-
 def _once(name: str, make: Callable[[Path], None]) -> Path:
     """A directory that is made by one process and found by all others."""
     base = store.directory() / "roots"
@@ -82,7 +72,7 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
         if done.exists():
             return done
         part = base / f"{name}.part"
-        store.remove(part)
+        remove(part)
         part.mkdir()
         if os.geteuid() == 0:
             os.chown(part, space.outer_uid, space.outer_gid)
@@ -195,7 +185,7 @@ def from_tar(path: Path) -> Root:
             words += ["-z"] if path.suffix in (".gz", ".tgz") else []
             # Owners that are not mapped (a single-user namespace) cannot be kept.
             words += ["--no-same-owner"] if native.user_namespace().kind == "single" else []
-            run = _mapped([*words, "-C", str(into)], stdin=tar)
+            run = as_root_inside([*words, "-C", str(into)], stdin=tar)
         if run.returncode:
             said = run.stderr.decode("utf-8", "replace").strip().splitlines()
             raise SandboxError(
@@ -236,7 +226,7 @@ def build_base(
             run = subprocess.run(
                 ["tar", "-c", "--numeric-owner", "-C", str(tree), "-f", str(part), "."], capture_output=True, text=True
             )
-        store.remove(tree)
+        remove(tree)
     else:
         raise Unavailable("a Debian base is built with mmdebstrap: apt-get install mmdebstrap")
     if run.returncode:

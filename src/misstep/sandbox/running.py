@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ class Running:
         self._program, self._folder = program, folder
         self._outputs, self._source = outputs, source
         self._limit = int(limits.output_mb * 1e6)
+        self._timed_out = self._flooded = False
         self._began = time.monotonic()
         seconds = limits.seconds if timeout is None else timeout
         self._deadline = None if seconds is None else self._began + seconds
@@ -64,27 +66,70 @@ class Running:
             raise error.about(self._program, self._folder) from error
 
     def _wait(self, read: bool) -> Done:
-        timed_out = flooded = False
-        pause = 0.02
-        ended: Ended | None = None
+        pause, ended = 0.02, None
         while ended is None:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            ended = self._answer.wait(pause if left is None else max(0.0, min(pause, left)))
-            flooded = sum(os.fstat(fd).st_size for fd in set(self._outputs)) > self._limit
+            ended = self._answer.wait(self._pause(pause))
             pause = min(pause * 2, 0.2)
-            timed_out = ended is None and left is not None and left <= 0
-            if ended is None and (timed_out or flooded):
-                self.kill()
-                ended = self._answer.wait(10)
-                if ended is None:
-                    raise SandboxError("a command outlived its end: it is stuck in the kernel")
+            if ended is None and self._over():
+                ended = self._end()
+        return self._done(ended, read)
+
+    async def finish(self, *, read: bool = True) -> Done:
+        """`wait` for an event loop, without a thread of its own; closes it. Called off, the command is ended first.
+
+        Raises: as `wait`.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            pause, ended = 0.02, None
+            while ended is None:
+                told = asyncio.Event()
+                loop.add_reader(self._answer.fileno(), told.set)
+                try:
+                    async with asyncio.timeout(self._pause(pause)):
+                        await told.wait()
+                except TimeoutError:
+                    pass
+                finally:
+                    loop.remove_reader(self._answer.fileno())
+                ended = self._answer.wait(0)
+                pause = min(pause * 2, 0.2)
+                if ended is None and self._over():
+                    ended = await asyncio.to_thread(self._end)
+            return self._done(ended, read)
+        except NotStarted as error:
+            raise error.about(self._program, self._folder) from error
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self._end)
+            raise
+        finally:
+            self.close()
+
+    def _pause(self, pause: float) -> float:
+        return pause if self._deadline is None else max(0.0, min(pause, self._deadline - time.monotonic()))
+
+    def _over(self) -> bool:
+        """Whether it has come to one of its limits."""
+        self._flooded = sum(os.fstat(fd).st_size for fd in set(self._outputs)) > self._limit
+        self._timed_out = self._deadline is not None and time.monotonic() >= self._deadline
+        return self._flooded or self._timed_out
+
+    def _end(self) -> Ended:
+        self.kill()
+        ended = self._answer.wait(10)
+        if ended is None:
+            raise SandboxError("a command outlived its end: it is stuck in the kernel")
+        return ended
+
+    def _done(self, ended: Ended, read: bool) -> Done:
         out, err = self._outputs
+        flooded = self._flooded or sum(os.fstat(fd).st_size for fd in set(self._outputs)) > self._limit
         return Done(
             self._read(out) if read else b"",
             b"" if err == out else self._read(err),
-            124 if timed_out else ended.exit_code,
+            124 if self._timed_out else ended.exit_code,
             time.monotonic() - self._began,
-            timed_out,
+            self._timed_out,
             flooded,
             ended.cpu_seconds,
         )

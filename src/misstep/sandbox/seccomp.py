@@ -79,6 +79,7 @@ _SPECIAL = {
     "unshare": (272, 97),
     "socket": (41, 198),
     "socketpair": (53, 199),
+    "sched_setaffinity": (203, 122),
     "ptrace": (101, 117),
     "ioctl": (16, 29),
     "mknod": (133, None),
@@ -98,8 +99,11 @@ def supported() -> bool:
     return platform.machine() in _MACHINES
 
 
-def program(machine: str | None = None) -> bytes:
+def program(machine: str | None = None, *, pinned: bool = False) -> bytes:
     """The filter as an array of `struct sock_filter`, as `bwrap --add-seccomp-fd` reads it.
+
+    Args:
+        pinned: nothing may choose other cores than it was given.
 
     Raises:
         ValueError: for a machine whose system call numbers are not known.
@@ -137,6 +141,8 @@ def program(machine: str | None = None) -> bytes:
     for name in _NUMBERS:
         if on(name, _NUMBERS, 1):
             fail(errno.EPERM)
+    if pinned and on("sched_setaffinity", _SPECIAL, 1):
+        fail(errno.EPERM)
     for name, argument in (("clone", 0), ("unshare", 0)):
         on(name, _SPECIAL, 4)
         put(_LOAD, _ARGS + 8 * argument)

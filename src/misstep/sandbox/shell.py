@@ -13,13 +13,10 @@ import re
 import select
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from misstep.sandbox.base import Observation, SandboxError, SandboxGone
 from misstep.sandbox.channel import Answer, NotStarted
-
-if TYPE_CHECKING:
-    from misstep.sandbox.bubblewrap import BubblewrapSandbox
+from misstep.sandbox.inside import Inside
 
 _PRELUDE = "exec 8>&1 9>&2 2>&1\n"
 _LARGE = 8_000_000
@@ -43,7 +40,7 @@ class ResidentShell:
 
     def __init__(
         self,
-        sandbox: BubblewrapSandbox,
+        sandbox: Inside,
         *,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -56,24 +53,29 @@ class ResidentShell:
         self._input = self._replies = self._output = -1
         self._number = self._pid = 0
 
+    @property
+    def pid(self) -> int | None:
+        """Its process number inside; None while none runs."""
+        return self._pid if self._answer is not None else None
+
     def _start(self) -> None:
         box = self._sandbox
-        channel = box._open()
+        channel = box.channel
         shell = box.shell_path()
-        self._number = box._next()
+        self._number = box.number()
         read_in, self._input = os.pipe2(os.O_CLOEXEC)
         self._replies, write_reply = os.pipe2(os.O_CLOEXEC)
-        self._output = box._sink()
+        self._output = box.sink()
         try:
             self._answer = channel.execute(
                 self._number,
                 [shell, *(["--noprofile", "--norc"] if shell.endswith("bash") else [])],
                 box.environment(self._number, self._env),
                 cwd=self._cwd or box.workdir,
-                user=box._user(self._user),
+                user=box.who(self._user),
                 fds=(self._output, write_reply),
                 stdin=read_in,
-                file_bytes=(box.limits.file_mb or 0) * 1024 * 1024,
+                file_bytes=box.file_bytes,
                 output_bytes=_LARGE + int(box.limits.output_mb * 1e6) + 1,
                 agent=self._agent,
                 errors_direct=True,
@@ -102,12 +104,11 @@ class ResidentShell:
         if self._answer is None:
             self._start()
         box = self._sandbox
-        channel = box._open()
-        channel.sync()  # what came between two commands (a shell's word of what it saw killed) is neither's
+        channel = box.channel
+        channel.mark(self._number)  # what came between two commands (a shell's word of what it saw killed) is neither's
         if os.fstat(self._output).st_size > _LARGE:
             os.ftruncate(self._output, 0)
         start = os.fstat(self._output).st_size
-        older = [pid for pid, _, _ in channel.processes()]
         limit = int(box.limits.output_mb * 1e6)
         seconds = box.limits.seconds if timeout is None else timeout
         began = time.monotonic()
@@ -122,10 +123,10 @@ class ResidentShell:
             channel.sync()
         shown_to = os.fstat(self._output).st_size  # not what the shell says of the killing
         if code is None and not ended:
-            channel.kill(self._number, spare=[*older, self._pid])
+            channel.kill(self._number, spare_marked=True)  # the shell itself is among them
             again, ended = self._feed(b"", 1.0, None)
             if again is None and not ended:
-                channel.kill(self._number, spare=[pid for pid in older if pid != self._pid])
+                channel.kill(self._number, spare_marked=True, leader=True)
                 ended = True
             code = 124 if timed_out else 137
         shown = os.pread(self._output, min(limit, shown_to - start), start).decode("utf-8", "replace")
@@ -200,9 +201,9 @@ class ResidentShell:
         """Ends the shell; what it left in the background lives on."""
         if self._answer is not None:
             with contextlib.suppress(SandboxGone, SandboxError):
-                self._sandbox._open().kill(
-                    self._number, spare=[p.pid for p in self._sandbox.processes() if p.pid != self._pid]
-                )
+                channel = self._sandbox.channel
+                channel.mark(self._number)
+                channel.kill(self._number, spare_marked=True, leader=True)
             self._forget()
 
     def __enter__(self) -> ResidentShell:

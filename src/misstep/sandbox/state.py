@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
-from misstep.sandbox import store
+from misstep.sandbox import files
 from misstep.sandbox.base import Root
-
-if TYPE_CHECKING:
-    from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
 
 class Layers:
@@ -24,16 +22,31 @@ class Layers:
         return (*self.root.layers, *self.own)
 
 
-class BubblewrapState:
-    """The files of a stopped sandbox. Branches are cheap: a directory, and one more layer below it."""
+class Startable(Protocol):
+    """A sandbox that can be started and stopped."""
 
-    def __init__(self, sandbox: BubblewrapSandbox, layers: Layers) -> None:
-        self._like = sandbox
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+Box = TypeVar("Box", bound=Startable)
+
+
+class LayerState(Generic[Box]):
+    """The files of a stopped sandbox. Branches are cheap: a directory, and one more layer below it.
+
+    Args:
+        make: makes a sandbox like the one that it was taken of on such layers, not yet started.
+    """
+
+    def __init__(self, make: Callable[[Layers], Box], layers: Layers) -> None:
+        self._make = make
         self.layers = layers
 
-    def branch(self, count: int = 1) -> list[BubblewrapSandbox]:
+    def branch(self, count: int = 1) -> list[Box]:
         """Starts `count` sandboxes from this state, with the limits and the environment of the one it was taken of."""
-        made: list[BubblewrapSandbox] = []
+        made: list[Box] = []
         try:
             for _ in range(count):
                 made.append(self.sandbox())
@@ -44,15 +57,11 @@ class BubblewrapState:
             raise
         return made
 
-    def sandbox(self) -> BubblewrapSandbox:
+    def sandbox(self) -> Box:
         """One sandbox from this state, not yet started."""
-        like = self._like
-        return type(like)(
-            like.root, layers=self.layers, limits=like.limits, env=like.env, workdir=like.workdir, binds=like.binds,
-            network=like.network, fixed_addresses=like.fixed_addresses,
-        )  # fmt: skip
+        return self._make(self.layers)
 
     def discard(self) -> None:
         """Removes the layer that this state added; no sandbox and no state may stand on it any more."""
         if self.layers.own:
-            store.remove(self.layers.own[-1].parent)
+            files.remove(self.layers.own[-1].parent)

@@ -8,13 +8,10 @@ import shutil
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from misstep.sandbox.base import SandboxError
-
-if TYPE_CHECKING:
-    from misstep.sandbox.bubblewrap import BubblewrapSandbox
-
+from misstep.sandbox.inside import Inside
 
 _MOST_MB = 1e6
 """Of a transfer: only the disk's room limits it."""
@@ -36,7 +33,7 @@ def pack(source: Path, into: IO[bytes], name: str) -> None:
             tar.add(source.resolve(), name, filter=owned)
 
 
-def upload(box: BubblewrapSandbox, source: Path, target: str, user: str | int | None = None) -> None:
+def upload(box: Inside, source: Path, target: str, user: str | int | None = None) -> None:
     """Copies a file to the path `target`, or what a directory holds into the directory `target`."""
     if not source.exists():
         raise SandboxError(f"{source} does not exist")
@@ -57,7 +54,7 @@ def upload(box: BubblewrapSandbox, source: Path, target: str, user: str | int | 
         raise SandboxError(f"{source} could not be copied to {target}: {said[0] if said else 'tar failed'}")
 
 
-def download(box: BubblewrapSandbox, source: str, target: Path) -> None:
+def download(box: Inside, source: str, target: Path) -> None:
     """Copies a file to the path `target`, or what a directory holds into the directory `target`.
 
     Links that lead out of the target, devices and pipes are refused or left out, as tarfile's data filter does.
