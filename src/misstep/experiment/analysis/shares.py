@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from math import comb
 
 from misstep.experiment.analysis.contrasts import Asked
@@ -43,7 +44,9 @@ def _ks(shares: list[Share]) -> list[PassK]:
     if not shares:
         return []
     least, most = min(n for _, n in shares), max(n for _, n in shares)
-    ks = sorted({k for k in range(1, most + 1) if k <= 5 or k in (10, 20, 50, 100)} | {least})
+    ks = sorted(
+        set(range(1, most + 1)) if most <= 5 else {k for k in (1, 2, 5, 10, 20, 50, 100) if k <= most} | {least}
+    )
     return [_k(shares, k, least) for k in ks]
 
 
@@ -52,6 +55,10 @@ def _k(shares: list[Share], k: int, least: int) -> PassK:
         fewer = sum(n < k for _, n in shares)
         why = f"{fewer} of {len(shares)} tasks {'has' if fewer == 1 else 'have'} fewer than {k} observed attempts"
         return PassK(k, None, None, None, None, None, None, why)
+    if k == 1:
+        at = mean(shares)
+        assert at is not None
+        return PassK(1, *at, *at)
     at = mean([(comb(n, k) - comb(n - p, k), comb(n, k)) for p, n in shares])
     hat = mean([(comb(p, k), comb(n, k)) for p, n in shares])
     assert at is not None and hat is not None
@@ -60,17 +67,19 @@ def _k(shares: list[Share], k: int, least: int) -> PassK:
 
 def state(attempt: Attempt) -> bool:
     """X: some policy's predicate held. The generic nudges hold in every attempt: they are no state."""
-    return any(name not in UNSCOPED for name in attempt.state)
+    return bool(attempt.state) and any(name not in UNSCOPED for name in attempt.state)
 
 
 def fired(attempt: Attempt) -> bool:
     """A: something intervened."""
-    return attempt.nudges > 0
+    return bool(attempt.fired) and attempt.nudges > 0
 
 
 def behaviour(attempt: Attempt) -> bool | None:
     """B over the families whose policies take the task (all that are on record where none does): False if any known marker
     fails, True if some holds, None where none is known."""
+    if not attempt.behaviour:
+        return None
     families = {family(name) for name in attempt.eligible} - UNSCOPED
     known = [
         answer
@@ -93,28 +102,41 @@ def gave_up(attempt: Attempt) -> bool:
 TESTS = dict(zip(STAGES, (state, fired, behaviour, passed, gave_up), strict=True))
 
 
-def funnel(arm: str, cohort: str, rows: list[Row], name: str = "") -> Funnel:
-    """How far the chain went in the observed attempts of some rows; of one family only where it is named."""
-    attempts = [a for row in rows for a in row.attempts]
-    if name:
-        held = [any(family(p) == name for p in a.state) for a in attempts]
-        nudges = [sum(n for p, n in a.fired.items() if family(p) == name) for a in attempts]
-        shown = [a.behaviour.get(name) for a in attempts]
-    else:
-        held, nudges, shown = (
-            [state(a) for a in attempts],
-            [a.nudges for a in attempts],
-            [behaviour(a) for a in attempts],
-        )
+def funnel(arm: str, cohort: str, rows: list[Row]) -> Funnel:
+    """How far the chain went in the observed attempts of some rows."""
+    held, acted, shown, through = (_sum(row.share_of(TESTS[name]) for row in rows) for name in STAGES[:4])
     return Funnel(
         arm=arm,
         cohort=cohort,
+        attempts=through[1],
+        state=held[0],
+        fired=acted[0],
+        interventions=sum([a.nudges for row in rows for a in row.attempts if a.fired]),
+        behaviour=shown[0],
+        known=shown[1],
+        passed=through[0],
+    )
+
+
+def _sum(shares: Iterable[Share]) -> Share:
+    every = list(shares)
+    return sum([n for n, _ in every]), sum([m for _, m in every])
+
+
+def of_family(name: str, arm: str, rows: list[Row]) -> Funnel:
+    """The same for the policies and the marker of one family."""
+    attempts = [a for row in rows for a in row.attempts]
+    nudges = [sum(n for p, n in a.fired.items() if family(p) == name) for a in attempts]
+    shown = [a.behaviour.get(name) for a in attempts]
+    return Funnel(
+        arm=arm,
+        cohort="",
         attempts=len(attempts),
-        state=sum(held),
+        state=sum(any(family(p) == name for p in a.state) for a in attempts),
         fired=sum(n > 0 for n in nudges),
         interventions=sum(nudges),
-        behaviour=sum(b is True for b in shown),
-        known=sum(b is not None for b in shown),
+        behaviour=shown.count(True),
+        known=len(shown) - shown.count(None),
         passed=sum(map(passed, attempts)),
     )
 
@@ -133,7 +155,7 @@ def families(table: Table, primary: Asked | None) -> list[Family]:
     made = []
     for name in sorted({one for names in table.families.values() for one in names}):
         tasks = [task for task in table.tasks if name in table.families[task]]
-        arms = tuple(funnel(arm, "", table.all_rows(arm, tasks), name) for arm in table.arms)
+        arms = tuple(of_family(name, arm, table.all_rows(arm, tasks)) for arm in table.arms)
         pairs = table.pairs(primary.arm, primary.against, tasks) if primary else []
         made.append(Family(name, tuple(tasks), arms, estimate([(a, b) for _, a, b in pairs])))
     return made
@@ -146,10 +168,10 @@ def terminations(table: Table, arm: str, cohort: str) -> Terminations:
     ended = Counter(a.termination for a in attempts)
     lost = Counter(one.why for row in rows for one in row.missing)
     replaced = sum(
-        not fair(candidate)
+        not fair(one) and one.candidate < a.candidate
         for a in attempts
-        for candidate in table.candidates[a.slot]
-        if candidate.candidate < a.candidate
+        if a.candidate > 1
+        for one in table.candidates[a.slot]
     )
     return Terminations(
         arm=arm,

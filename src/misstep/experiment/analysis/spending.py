@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import fsum, isfinite
+from math import fsum
 from statistics import median
 
 from misstep.experiment.analysis.contrasts import Asked
 from misstep.experiment.analysis.model import Spend, SpendChange
 from misstep.experiment.analysis.numbers import measured
-from misstep.experiment.analysis.table import Row, Table
+from misstep.experiment.analysis.table import Table
 
 MEASURES = ("cost_usd", "seconds", "input_tokens", "output_tokens", "steps")
-
-
-def values(rows: Iterable[Row], measure: str) -> list[float]:
-    """A measure of the observed attempts that have it on record."""
-    found = (getattr(a, measure) for row in rows for a in row.attempts)
-    return [float(v) for v in found if v is not None and isfinite(v)]
 
 
 def spend(table: Table, arm: str, cohort: str) -> list[Spend]:
@@ -26,14 +19,10 @@ def spend(table: Table, arm: str, cohort: str) -> list[Spend]:
     attempts = sum(len(row.attempts) for row in rows)
     made = []
     for measure in MEASURES:
-        known = values(rows, measure)
+        known = [v for row in rows for v in row.taken(measure)]
         total = fsum(known) if known else None
-        middle = median(known) if known else None
-        made.append(
-            Spend(
-                arm, cohort, measure, len(known), attempts, total, None if total is None else total / len(known), middle
-            )
-        )
+        mean, middle = (fsum(known) / len(known), median(known)) if known else (None, None)
+        made.append(Spend(arm, cohort, measure, len(known), attempts, total, mean, middle))
     return made
 
 
@@ -43,7 +32,7 @@ def changes(table: Table, asked: Asked) -> list[SpendChange]:
     for measure in MEASURES:
         pairs = []
         for task in table.of(asked.cohort):
-            both = [values([table.row(arm, task)], measure) for arm in (asked.arm, asked.against)]
+            both = [table.row(arm, task).taken(measure) for arm in (asked.arm, asked.against)]
             if both[0] and both[1]:
                 pairs.append((fsum(both[0]) / len(both[0]), fsum(both[1]) / len(both[1])))
         base = fsum(other for _, other in pairs)

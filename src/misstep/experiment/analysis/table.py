@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from misstep.experiment.analysis.model import ALL, Missing
 from misstep.experiment.analysis.numbers import Share
-from misstep.experiment.attempts import Attempt, observed
+from misstep.experiment.attempts import Attempt, fair
 from misstep.experiment.design import Design
 
 ORDER = ("baseline", "real", "sham", "sham-deny", "always-verify", "reconsider", "always-real")
@@ -24,6 +25,7 @@ UNSCOPED = frozenset({"always-real", "always-verify", "reconsider"})
 NOT_RUN = "not-run"
 
 Key = tuple[str, str, int]
+Test = Callable[[Attempt], bool | None]
 
 
 class PlanError(ValueError):
@@ -42,57 +44,79 @@ class Plan:
     """Task -> policies that take it for their own."""
 
 
-@dataclass(slots=True)
 class Row:
-    """A task in an arm: its observed attempts by replicate, and the slots without one."""
+    """A task in an arm: its observed attempts by replicate, and the slots without one. Sums are made once, when asked for."""
 
-    attempts: list[Attempt]
-    missing: list[Missing]
+    __slots__ = ("_share", "_shares", "_taken", "attempts", "missing")
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+        self.missing: list[Missing] = []
+        self._share: Share | None = None
+        self._shares: dict[Test, Share] = {}
+        self._taken: dict[str, list[float]] = {}
 
     @property
     def passed(self) -> int:
         """Attempts that the verifier passed."""
-        return sum(a.passed is True for a in self.attempts)
+        return self.share[0]
 
     @property
     def share(self) -> Share:
         """(passed, attempts)."""
-        return self.passed, len(self.attempts)
+        if self._share is None:
+            self._share = sum([a.passed is True for a in self.attempts]), len(self.attempts)
+        return self._share
 
-    def share_of(self, test: Callable[[Attempt], bool | None]) -> Share:
+    def share_of(self, test: Test) -> Share:
         """(attempts for which the test holds, attempts for which it is known)."""
-        known = [answer for a in self.attempts if (answer := test(a)) is not None]
-        return sum(known), len(known)
+        found = self._shares.get(test)
+        if found is None:
+            answers = [test(a) for a in self.attempts]
+            found = self._shares[test] = answers.count(True), len(answers) - answers.count(None)
+        return found
+
+    def taken(self, measure: str) -> list[float]:
+        """A measure of the attempts that have it on record."""
+        found = self._taken.get(measure)
+        if found is None:
+            given = [getattr(a, measure) for a in self.attempts]
+            found = self._taken[measure] = [v for v in given if v is not None and isfinite(v)]
+        return found
 
 
 class Table:
     """Tasks by arms, and who the tasks are."""
 
     def __init__(self, attempts: Iterable[Attempt], design: Design | None, plan: Plan | None) -> None:
-        every = sorted(attempts, key=lambda a: (a.candidate, a.started, a.id))
         candidates: dict[Key, list[Attempt]] = {}
-        for attempt in every:
+        for attempt in attempts:
             candidates.setdefault(attempt.slot, []).append(attempt)
+        for found in candidates.values():
+            if len(found) > 1:
+                found.sort(key=lambda a: (a.candidate, a.started, a.id))
         self.slots = _slots(candidates.keys(), design, plan)
         planned = set(self.slots)
         self.unplanned = sorted(slot for slot in candidates if slot not in planned)
         self.candidates = {slot: found for slot, found in candidates.items() if slot in planned}
-        self.twice = sorted(s for s, found in candidates.items() if len({a.candidate for a in found}) < len(found))
+        self.twice = sorted(
+            s for s, found in candidates.items() if len(found) > 1 and len({a.candidate for a in found}) < len(found)
+        )
         self.arms = _arms({slot[1] for slot in self.slots}, design)
         self.tasks = sorted({slot[0] for slot in self.slots})
-        kept = observed(a for found in self.candidates.values() for a in found)
-        self.observed = sum(a is not None for a in kept.values())
+        self.observed = 0
         self._unsettled: set[Key] = set()
-        self.rows: dict[tuple[str, str], Row] = {(arm, task): Row([], []) for arm in self.arms for task in self.tasks}
+        self.rows: dict[tuple[str, str], Row] = {(arm, task): Row() for arm in self.arms for task in self.tasks}
         limit = _candidates(design)
         for slot in sorted(self.slots):
             task, arm, replicate = slot
             row = self.rows[arm, task]
-            counted = kept.get(slot)
+            found = self.candidates.get(slot, [])
+            counted = next(filter(fair, found), None)  # as `observed` has it
             if counted is not None:
                 row.attempts.append(counted)
+                self.observed += 1
                 continue
-            found = self.candidates.get(slot, [])
             row.missing.append(Missing(task, arm, replicate, found[-1].termination if found else NOT_RUN))
             if (design or plan) and len(found) < limit:
                 self._unsettled.add(slot)
@@ -120,8 +144,8 @@ class Table:
         else:
             for (arm, task), row in self.rows.items():
                 if arm not in UNSCOPED:
-                    for attempt in row.attempts:
-                        found[task].update(map(family, attempt.eligible))
+                    for names in {attempt.eligible for attempt in row.attempts}:
+                        found[task].update(map(family, names))
         return {task: tuple(sorted(names - UNSCOPED)) for task, names in found.items()}
 
     def _cohorts(self, design: Design | None, plan: Plan | None) -> dict[str, str]:
@@ -153,7 +177,7 @@ class Table:
         return [self.rows[arm, task] for task in tasks]
 
     def pairs(
-        self, arm: str, against: str, tasks: Sequence[str], test: Callable[[Attempt], bool | None] | None = None
+        self, arm: str, against: str, tasks: Sequence[str], test: Test | None = None
     ) -> list[tuple[str, Share, Share]]:
         """The tasks with an observation in both arms, with the share of attempts that pass (or hold the test) in each."""
         made = []
