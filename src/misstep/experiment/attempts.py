@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -174,31 +175,52 @@ def _object(path: Path, number: int, text: str) -> dict[str, Any]:
 
 def from_plain(given: Mapping[str, Any], where: str) -> Attempt:
     """An attempt from its plain form. Raises AttemptsError, which begins with `where`."""
-    unknown = given.keys() - _NAMES
-    if unknown:
-        raise AttemptsError(f"{where}: unknown field {min(unknown)!r}")
+    if not given.keys() <= _NAMES:
+        raise AttemptsError(f"{where}: unknown field {min(given.keys() - _NAMES)!r}")
     for name in ("task", "arm", "termination"):
         if not isinstance(given.get(name), str) or not given[name]:
             raise AttemptsError(f"{where}: {name} is a text")
     if given["termination"] not in TERMINATIONS:
         raise AttemptsError(f"{where}: termination {given['termination']!r} is none of {', '.join(TERMINATIONS)}")
     made = dict(given)
-    for name in ("replicate", "candidate"):
-        value = made.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise AttemptsError(f"{where}: {name} is a number from 1, not {value!r}")
-    if not isinstance(made.get("passed"), bool | None):
-        raise AttemptsError(f"{where}: passed is true or false, not {made['passed']!r}")
+    for name, value in given.items():
+        told = _TOLD.get(name)
+        if told and not told[1](value):
+            raise AttemptsError(f"{where}: {name} is {told[0]}, not {value!r}")
     for name in ("eligible", "state"):
-        value = made.get(name, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise AttemptsError(f"{where}: {name} is a list of names")
-        made[name] = tuple(value)
-    for name in ("fired", "behaviour", "extra"):
-        if not isinstance(made.get(name, {}), dict):
-            raise AttemptsError(f"{where}: {name} is an object")
-    for name in ("reward", "seconds", "total_seconds", "cost_usd", "input_tokens", "cached_tokens", "output_tokens"):
-        value = made.get(name)
-        if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
-            raise AttemptsError(f"{where}: {name} is a number, not {value!r}")
+        if name in made:
+            made[name] = tuple(made[name])
     return Attempt(**made)
+
+
+def _number(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and isfinite(value))  # a bool is an int
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+_TOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("replicate", "candidate"), ("a number from 1", lambda v: type(v) is int and v >= 1)),
+    **dict.fromkeys(
+        ("id", "agent", "agent_version", "model", "fault", "exception", "started", "trial"),
+        ("a text", lambda v: isinstance(v, str)),
+    ),
+    **dict.fromkeys(
+        ("reward", "seconds", "total_seconds", "cost_usd", "input_tokens", "cached_tokens", "output_tokens", "steps"),
+        ("a number", _number),
+    ),
+    **dict.fromkeys(("eligible", "state"), ("a list of names", _names)),
+    "passed": ("true or false", lambda v: v is None or v is True or v is False),
+    "fired": (
+        "an object of numbers",
+        lambda v: isinstance(v, dict) and all(type(n) is int and n >= 0 for n in v.values()),
+    ),
+    "behaviour": (
+        "an object of true, false or null",
+        lambda v: isinstance(v, dict) and all(n is None or type(n) is bool for n in v.values()),
+    ),
+    "extra": ("an object", lambda v: isinstance(v, dict)),
+}
+"""What each field is, and whether a value is that."""
