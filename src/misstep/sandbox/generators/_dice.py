@@ -54,7 +54,11 @@ class Dice:
         """So many different ones of the items."""
         if count > len(items):
             raise ValueError(f"{count} of {len(items)} items")
-        return self.shuffled(items)[:count]
+        left = list(items)
+        for first in range(count):
+            other = first + self.below(len(left) - first)
+            left[first], left[other] = left[other], left[first]
+        return left[:count]
 
     def bytes(self, count: int) -> bytes:
         """So many bytes."""

@@ -19,7 +19,7 @@ SAYS = {
     "newline-at-the-end": "first difference at byte",
 }
 
-_WORDS = ["café", "tarte", "crêpe", "thé à la menthe", "pain", "œufs".replace("œ", "oe"), "pâté", "noix", "déjà vu", "été"]
+_WORDS = ["café", "tarte", "crêpe", "thé à la menthe", "pain", "oeufs", "pâté", "noix", "déjà vu", "été"]
 _SOLVE = """\
 set -e
 python3 - <<'PY'
