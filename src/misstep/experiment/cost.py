@@ -34,8 +34,8 @@ class Estimate:
 
     def scaled(self, by: float) -> Estimate:
         """The same in another unit."""
-        ends = (None if end is None else end * by for end in (self.low, self.high))
-        return Estimate(self.total * by, *ends, self.source)
+        low, high = (None if end is None else end * by for end in (self.low, self.high))
+        return Estimate(self.total * by, low, high, self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def cost(
 ) -> Cost:
     """The cost of a panel. per_task: planned attempts of each task, over all arms. Given rates come before past ones."""
     planned = sum(per_task.values())
-    made = []
+    made: list[Estimate | None] = []
     for given, of in ((rates.usd_per_attempt, _dollars), (rates.seconds_per_attempt, _seconds)):
         if given is not None:
             made.append(Estimate(given * planned, source="given"))

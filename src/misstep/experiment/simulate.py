@@ -73,7 +73,7 @@ def simulate(
     predicted = None
     if effect:
         predicted = power(
-            effect, tasks, attempts, mean=mean, concentration=concentration, level=level, panels=panels
+            effect, tasks, attempts, mean=mean, concentration=concentration, level=level, panels=4 * panels
         ).power
     rng = np.random.default_rng([seed, tasks, attempts, round(1e6 * abs(effect))])
     beta = mean * concentration, (1 - mean) * concentration
