@@ -255,7 +255,14 @@ class Sensitivity:
     """Another model of the primary contrast, on its own scale; None and `why` where it is not available."""
 
     method: str
-    estimate: float | None
+    """gee | conditional-logit"""
+    tasks: int
+    attempts: int
+    odds_ratio: float | None
+    odds_low: float | None
+    odds_high: float | None
+    difference: float | None
+    """Of marginal pass rates, with its interval; None in a model that has none."""
     low: float | None
     high: float | None
     p: float | None
