@@ -64,7 +64,7 @@ def test_the_mode_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MISSTEP_GUARD", "0")
     assert "BAD  the mode is off ($MISSTEP_GUARD)" in guard("doctor", "claude-code", code=1)
     monkeypatch.setenv("MISSTEP_GUARD", "perhaps")
-    assert "BAD  $MISSTEP_GUARD is 'perhaps', which is no mode" in guard("doctor", code=1)
+    assert "BAD  $MISSTEP_GUARD says 'perhaps', which is no mode" in guard("doctor", code=1)
 
 
 def test_a_portfolio_that_cannot_be_used_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

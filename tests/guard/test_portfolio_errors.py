@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from misstep.cli import guard, policies
 from misstep.guard import freeze
-from misstep.guard.portfolio import PortfolioError, from_plain, load
+from misstep.guard.choice import load
+from misstep.guard.portfolio import PortfolioError, from_plain
 
 from .conftest import plain_rules
 

@@ -181,14 +181,14 @@ def _mode() -> str:
 def status() -> None:
     """Where the guard is installed, its mode and its policies."""
     from misstep.guard._paths import guard_home
-    from misstep.guard.choice import chosen, load, settings
+    from misstep.guard.choice import load_from, settings, source
     from misstep.guard.health import notes
     from misstep.guard.install import InstallError, installed, scopes
-    from misstep.guard.portfolio import PortfolioError
+    from misstep.guard.portfolio import PortfolioError, Watch
 
     click.echo(f"Mode: {_mode()}    State: {guard_home()}")
-    for note in notes(os.getcwd()):
-        click.echo(_one(note, 400))
+    for note in notes(str(Path.cwd())):
+        click.echo(_one(str(note), 400))
     for host in _HOSTS:
         for scope, file in scopes(host, Path.cwd()).items():
             try:
@@ -197,13 +197,14 @@ def status() -> None:
                 how = f"cannot be read: {error}"
             if how != "no" or scope == "user":
                 click.echo(f"{host:12} {scope:8} {how:14} {file}")
+    where = source(settings(), str(Path.cwd()))
     try:
-        rules = load(settings()).rules
+        rules = load_from(where, settings(), Watch()).rules
     except PortfolioError as error:
         raise Failure(str(error)) from error
-    click.echo(f"Policies ({len(rules)}) of {chosen(settings()) or 'the catalogue'}:")
+    click.echo(f"Policies ({len(rules)}) of {where.path or 'the catalogue'}:")
     for rule in rules:
-        click.echo(f"  {rule.policy:36} {rule.mode}")
+        click.echo(f"  {rule.policy:36} {rule.mode}" + (f"  put aside: {_one(rule.error, 400)}" if rule.error else ""))
 
 
 @command.command()

@@ -30,7 +30,8 @@ def command() -> None:
 
 
 def _load(path: str | None) -> Portfolio:
-    from misstep.guard.portfolio import PortfolioError, load, settings
+    from misstep.guard.choice import load, settings
+    from misstep.guard.portfolio import PortfolioError
 
     try:
         return load({"portfolio": str(Path(path).resolve())} if path else settings())
@@ -186,31 +187,28 @@ def _write_draft(draft: Any, folder: Path) -> None:
 
 @command.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), default=".")
+@click.option("--revoke", is_flag=True, help="Trust them no more.")
 @debug_option
-def trust(folder: str) -> None:
-    """Trust the policies that come with a repository, as they are now (.misstep/portfolio.toml and the files it names)."""
-    import tomllib
+def trust(folder: str, revoke: bool) -> None:
+    """Trust the policies that come with a repository, as they are now: every file in its folder .misstep.
 
-    from misstep.guard.trust import PROJECT_FILE
-    from misstep.guard.trust import trust as record
+    When one of them changes, goes, or is added, hooks leave them all alone again. `misstep guard status` says so.
+    """
+    from misstep.guard import trust as trusted
+    from misstep.guard.portfolio import PortfolioError
 
-    path = Path(folder).resolve() / PROJECT_FILE
+    path = str(Path(folder).resolve() / trusted.PROJECT_FILE)
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Failure(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    items = given.get("policy", [])
-    if not isinstance(items, list) or not all(isinstance(p, dict) for p in items):
-        raise Failure(f"{path}: policy: [[policy]] tables are expected")
-    named = [p["file"] for p in items if "file" in p]
-    if not all(isinstance(name, str) for name in named):
-        raise Failure(f"{path}: policy: file: the path of a Python file is expected")
-    files = [str((path.parent / name).resolve()) for name in named]
-    try:
-        record(str(path), files)
+        if revoke:
+            done = "is trusted no more" if trusted.revoke(path) else "was not trusted"
+            click.echo(f"{path} {done}")
+            return
+        files = trusted.trust(path)
+    except (PortfolioError, trusted.TrustError) as error:
+        raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}") from error
-    for file in [str(path), *files]:
+    for file in files:
         click.echo(f"trusted as it is: {file}")
 
 

@@ -6,32 +6,17 @@ import os
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
-_MODES = {
-    **dict.fromkeys(("off", "0", "false", "no"), "off"),
-    "observe": "observe",
-    **dict.fromkeys(("enforce", "on", "1"), "enforce"),
-}
-
-
-def settle_mode() -> str:
-    """Give `$MISSTEP_GUARD` the mode's own name in this process. A value that says no mode is taken away, and returned."""
-    given = os.environ.get("MISSTEP_GUARD")
-    if not given:
-        return ""
-    mode = _MODES.get(given.strip().lower())
-    if mode is None:
-        del os.environ["MISSTEP_GUARD"]
-        return given
-    if mode != given:
-        os.environ["MISSTEP_GUARD"] = mode
-    return ""
-
 
 def home() -> str:
-    """`$MISSTEP_HOME`, else `misstep` in the user's state folder (`$XDG_STATE_HOME`, `~/.local/state`)."""
+    """`$MISSTEP_HOME`, else `misstep` in the user's state folder (`$XDG_STATE_HOME`, `~/.local/state`).
+
+    A relative `$MISSTEP_HOME` is one below the user's home: hooks run in any folder.
+    """
     given = os.environ.get("MISSTEP_HOME")
     if given:
-        return given
+        if given.startswith("/"):
+            return given
+        return os.path.expanduser("~/" + (given[2:] if given[:2] in ("~/", "./") else given))
     state = os.environ.get("XDG_STATE_HOME")
     if not state or not state.startswith("/"):
         state = os.path.expanduser("~/.local/state")

@@ -10,7 +10,7 @@ from .portfolio import PortfolioError, Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .portfolio import Portfolio
+    from .portfolio import Portfolio, Watch
 
 ARMS = ("real", "baseline", "sham", "sham-deny", "always-verify", "reconsider", "always-real", "without:<misstep>")
 SHAM_CAP = 3
@@ -36,7 +36,7 @@ _SENTENCES = (
 )
 
 
-def apply(portfolio: Portfolio, arm: str) -> Portfolio:
+def apply(portfolio: Portfolio, arm: str, watch: Watch | None = None) -> Portfolio:
     """The portfolio as it is in an arm. Raises PortfolioError for an arm that is none."""
     kind, _, family = arm.partition(":")
     rules = portfolio.rules
@@ -48,7 +48,7 @@ def apply(portfolio: Portfolio, arm: str) -> Portfolio:
         _observe(rules)
     elif arm in ("sham", "sham-deny"):
         for rule in rules:
-            _sham(portfolio, rule, keeps_denial=arm == "sham-deny")
+            _sham(portfolio, rule, arm == "sham-deny", watch)
     elif arm in ("always-verify", "reconsider"):
         _observe(rules)
         rules.append(Rule(arm, "always", "misstep.guard.always"))
@@ -64,9 +64,9 @@ def _observe(rules: list[Rule]) -> None:
         rule.mode = "observe"
 
 
-def _sham(portfolio: Portfolio, rule: Rule, keeps_denial: bool) -> None:
+def _sham(portfolio: Portfolio, rule: Rule, keeps_denial: bool, watch: Watch | None) -> None:
     try:
-        policy = next(p for p in portfolio.misstep(rule).policies if p.id == rule.policy)
+        policy = next(p for p in portfolio.misstep(rule, watch).policies if p.id == rule.policy)
     except Exception:
         return  # the engine says so
     limit = policy.limit if rule.limit == 0 else rule.limit

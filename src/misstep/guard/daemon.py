@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from . import run
-from ._paths import guard_home
+from ._paths import guard_home, make_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ def socket_path() -> str:
 
 def serve(idle: float = IDLE) -> None:
     """Answer hooks until there is a reason to end. Raises OSError where the socket cannot be made."""
-    from . import engine, hosts, portfolio, trust
+    from . import choice, engine, hosts, portfolio, trust, watch
 
     os.umask(0o077)
     for name in hosts.NAMES:
         hosts.host(name)
     with suppress(portfolio.PortfolioError):
-        for rule in portfolio.load(portfolio.settings()).rules:
+        for rule in choice.load_from(choice.Source(), {}).rules:  # the catalogue's: a user's own may do anything
             with suppress(Exception):
                 portfolio.module_of(rule.module)
-    assert engine and trust  # loaded, so that no question waits for them
+    assert engine and trust and watch  # loaded, so that no question waits for them
     path = socket_path()
-    os.makedirs(guard_home(), 0o700, exist_ok=True)
+    make_folder(guard_home())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(f"{path}.{os.getpid()}")
         listener.listen(512)
@@ -92,7 +92,7 @@ def _answer(connection: socket.socket) -> None:
         with suppress(OSError):
             connection.sendall(b"L")
 
-    said = run.answer(words[0].decode("ascii", "replace"), data, logged)
+    said = run.answer(words[0].decode("ascii", "replace"), data, logged, alone=True)
     connection.sendall((b"" if done else b"L") + said.encode() + b"E")
 
 

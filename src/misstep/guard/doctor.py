@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import jsonc
-from ._paths import guard_home, make_folder, settle_mode
+from ._paths import guard_home, make_folder
 from .hosts import host
 from .install import InstallError, blamed, command, config_file, installed, scopes
 
@@ -41,14 +41,11 @@ class Finding:
 
 def general() -> list[Finding]:
     """What holds for every host: the mode, the portfolio, the guard's home. Each of them can keep all hooks silent."""
-    from .journal import faults
-    from .portfolio import PortfolioError, chosen, load, mode_of, settings
+    from .choice import chosen, load, mode_of, settings
+    from .health import notes
+    from .portfolio import PortfolioError
 
-    unknown = settle_mode()
-    found = []
-    if unknown:
-        words = "which is no mode (enforce, observe, off): it is passed over"
-        found.append(Finding(False, f"$MISSTEP_GUARD is {unknown!r}, {words}"))
+    found = [Finding(note.ok, note.what) for note in notes(str(Path.cwd()))]
     mode = mode_of(settings())
     setter = "$MISSTEP_GUARD" if os.environ.get("MISSTEP_GUARD") else "`misstep guard mode`"
     if mode == "off":
@@ -68,11 +65,6 @@ def general() -> list[Finding]:
             pass
     except OSError as error:
         found.append(Finding(False, f"{blamed(error, home)}: hooks can write no log in {home}"))
-    else:
-        wrong = faults()
-        if wrong:
-            said = " ".join(str(wrong[-1].get("error")).split())[:160]
-            found.append(Finding(None, f"{len(wrong)} hook runs gave no answer; the last: {said}"))
     return found
 
 

@@ -12,6 +12,8 @@ stop      message, turn
 compact, interrupt, start
 decision  at: index of the event that it is about; what was done (see `Decision`)
 fault     misstep, error: a misstep that is not asked again in this session
+refused   error: why no policy acts; final: true where that holds for the session (a scored run without its lock)
+portfolio path, left: the policies that are asked from here on are those of that file, '' for the catalogue's own
 ========= ===========================================================================================
 
 A call is folded into the states when it is proposed, unless it was denied. So a state can be had again from the log alone.
@@ -26,6 +28,7 @@ from misstep.trajectory import After, Before, Compact, Interrupt, Prompt, Result
 from ._json import dumps
 from ._paths import digest
 from .calls import call_of
+from .portfolio import PortfolioError, Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,16 +81,18 @@ class Decision:
 class Engine:
     """The policies of a portfolio over one agent's stream."""
 
-    def __init__(self, portfolio: Portfolio) -> None:
+    def __init__(self, portfolio: Portfolio, watch: Watch | None = None, broken: dict[str, str] | None = None) -> None:
         self.portfolio = portfolio
+        self.watch = watch or Watch()
         self.runs: dict[str, Run] = {}
         self.slots: list[tuple[Rule, Run, Policy]] = []
-        self.broken: dict[str, str] = {}
+        self.broken: dict[str, str] = dict(broken or {})
         """Misstep id -> the error after which it is left alone."""
         self.faults: list[dict[str, Any]] = []
         """Faults since the last look, as records."""
-        self.asking = ""
-        """The misstep whose code runs."""
+        self.refused = ""
+        """Why no policy acts in this session."""
+        self._files = {r.misstep: r.module for r in portfolio.rules if r.module.endswith(".py")}
         self.index = 0
         self.step = 0
         self.prompted = False
@@ -103,9 +108,13 @@ class Engine:
         """The first real prompt, as far as eligibility reads it."""
         self._last: Before | None = None
         for rule in portfolio.rules:
+            if rule.misstep in self.watch.aside:
+                self._break(rule.misstep, self.watch.aside[rule.misstep])
+            if rule.misstep in self.broken:
+                continue
             run = self.runs.get(rule.misstep)
             if run is None:
-                run = self._guarded(rule.misstep, lambda rule=rule: Run(portfolio.misstep(rule)))  # type: ignore[misc]
+                run = self._guarded(rule.misstep, lambda rule=rule: Run(portfolio.misstep(rule, self.watch)))  # type: ignore[misc]
                 if run is None:
                     continue
                 self.runs[rule.misstep] = run
@@ -131,6 +140,7 @@ class Engine:
             "late": self.late,
             "task": self.task,
             "broken": self.broken,
+            "refused": self.refused,
             "runs": {
                 name: [_plain(r.state), r.eligible, r.eligible_policies, r.nudges]
                 for name, r in self.runs.items()
@@ -145,7 +155,8 @@ class Engine:
             fields, run.eligible, run.eligible_policies, run.nudges = kept
             run.state = type(run.state)(**fields)
         self.index, self.step, self.prompted = state["index"], state["step"], state["prompted"]
-        self.stops, self.texts, self.broken = state["stops"], state["texts"], state["broken"]
+        self.stops, self.texts = state["stops"], state["texts"]
+        self.broken = {**self.broken, **state["broken"]}
         self.denied, self.open, self.late, self.task = state["denied"], state["open"], state["late"], state["task"]
 
     def replay(self, records: Iterable[dict[str, Any]]) -> None:
@@ -200,6 +211,10 @@ class Engine:
         kind = line.get("e")
         if kind == "fault":
             self.broken.setdefault(str(line.get("misstep")), str(line.get("error")))
+            self.faults = [f for f in self.faults if f["misstep"] != line.get("misstep")]  # it is told
+            return
+        if kind == "refused":
+            self.refused = str(line.get("error")) if line.get("final") else ""
             return
         if kind == "exit":
             for number, kept in enumerate(self.open):
@@ -379,16 +394,20 @@ class Engine:
 
     def _guarded(self, misstep: str, work: Callable[[], Any]) -> Any:
         """Run a misstep's code; what it raises puts the misstep aside for this session."""
-        self.asking = misstep
+        watch = self.watch
+        watch.begin(misstep, self._files.get(misstep, ""))
         try:
             return work()
-        except KeyboardInterrupt:
-            raise
+        except PortfolioError as error:
+            self._break(misstep, str(error))
+            return None
         except BaseException as error:
+            if watch.passes(error):
+                raise
             self._break(misstep, f"{type(error).__name__}: {error}")
             return None
         finally:
-            self.asking = ""
+            watch.end()
 
     def _break(self, misstep: str, error: str) -> None:
         if misstep not in self.broken:

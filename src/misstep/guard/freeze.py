@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .portfolio import PATIENCE, STOP_CAP, PortfolioError, from_plain, module_of, wrong
+
+if TYPE_CHECKING:
+    from .portfolio import Watch
 
 PACKAGE = Path(__file__).resolve().parents[1]
 VERSION = 1
@@ -14,27 +17,41 @@ _KEYS = {"version", "wrapper", "stop_cap", "patience", "policy"}
 _POLICY_KEYS = {"id", "mode", "limit", "text", "file"}
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The plain form of a portfolio file. Raises PortfolioError with the file's name and what was expected."""
+def read(path: Path, watch: Watch | None = None) -> dict[str, Any]:
+    """The plain form of a portfolio file. Raises PortfolioError with the file's name and what was expected.
+
+    watch: as hooks read it: a policy whose file cannot be used is in it with its error, and the others stay.
+    """
+    given = _parsed(path)
+    try:
+        return _plain(path, given, watch)
+    except PortfolioError as error:
+        raise PortfolioError(f"{path}: {error}") from None
+
+
+def files_of(path: Path) -> list[Path]:
+    """The policies' files that a portfolio file names. Nothing of them is run. Raises PortfolioError."""
+    items = _parsed(path).get("policy")
+    named = [item.get("file") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [(path.parent / name).resolve() for name in named if isinstance(name, str)]
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     if sys.version_info < (3, 11):
         raise PortfolioError(f"{path}: a portfolio file needs Python 3.11; make a lock of it elsewhere")
     import tomllib
 
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PortfolioError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise PortfolioError(f"{path}: UTF-8 is expected") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PortfolioError(f"{path}: no TOML: {error}") from None
-    try:
-        return _plain(path, given)
-    except PortfolioError as error:
-        raise PortfolioError(f"{path}: {error}") from None
 
 
-def _plain(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+def _plain(path: Path, given: dict[str, Any], watch: Watch | None) -> dict[str, Any]:
     _known(given, _KEYS, "")
     version = given.get("version", VERSION)
     if version != VERSION or isinstance(version, (bool, float)):
@@ -54,23 +71,30 @@ def _plain(path: Path, given: dict[str, Any]) -> dict[str, Any]:
         raise wrong("policy", "[[policy]] tables", items)
     if not items:
         raise PortfolioError("no policies: a [[policy]] table with an id is expected for each")
-    plain["rules"] = [_rule(path, number, item) for number, item in enumerate(items, 1)]
+    plain["rules"] = [_rule(path, number, item, watch) for number, item in enumerate(items, 1)]
     from_plain(plain)
     return plain
 
 
-def _rule(path: Path, number: int, given: Any) -> dict[str, Any]:
+def _rule(path: Path, number: int, given: Any, watch: Watch | None) -> dict[str, Any]:
     where = f"policy {number}"
     if not isinstance(given, dict):
         raise wrong(where, "a [[policy]] table", given)
     where = f"policy {_text(given.get('id'), f'{where}: id')}"
+    rule: dict[str, Any]
     _known(given, _POLICY_KEYS, f"{where}: ")
     if "file" in given:
         file = (path.parent / _text(given["file"], f"{where}: file", "the path of a Python file")).resolve()
-        misstep, module = _in_file(where, file, given["id"]), str(file)
+        rule = {"policy": given["id"], "misstep": given["id"], "module": str(file)}
+        try:
+            rule["misstep"] = _in_file(where, file, given["id"], watch)
+        except PortfolioError as error:
+            if watch is None:
+                raise
+            rule["error"] = str(error)
     else:
         misstep, module = _in_catalogue(where, given["id"])
-    rule: dict[str, Any] = {"policy": given["id"], "misstep": misstep, "module": module}
+        rule = {"policy": given["id"], "misstep": misstep, "module": module}
     if "mode" in given:
         rule["mode"] = given["mode"]
     if "limit" in given:
@@ -96,12 +120,14 @@ def _in_catalogue(where: str, policy: str) -> tuple[str, str]:
     raise PortfolioError(f"{where}: the catalogue has no policy {policy!r}{meant}")
 
 
-def _in_file(where: str, file: Path, policy: str) -> str:
+def _in_file(where: str, file: Path, policy: str, watch: Watch | None) -> str:
     if file.suffix != ".py" or not file.is_file():
         raise PortfolioError(f"{where}: file: {file} is no Python file")
     try:
-        module = module_of(str(file))
-    except Exception as error:
+        module = module_of(str(file), watch)
+    except PortfolioError as error:
+        raise PortfolioError(f"{where}: file: {error}") from None
+    except (Exception, SystemExit) as error:
         raise PortfolioError(f"{where}: file: {file}: {type(error).__name__}: {error}") from None
     for value in vars(module).values():
         if isinstance(value, type) and hasattr(value, "observe") and any(p.id == policy for p in value.policies):  # type: ignore[attr-defined]

@@ -19,12 +19,20 @@ def main() -> None:
         sys.path.append(here)
         import posix
 
+        for fd in (0, 1, 2):  # one that is closed would go to the next file that is opened
+            try:
+                posix.fstat(fd)
+            except OSError:
+                posix.open("/dev/null", posix.O_RDWR)
         env = posix.environ
-        home = env.get(b"MISSTEP_HOME")
-        if not home:
-            state = env.get(b"XDG_STATE_HOME", b"")
-            state = state if state.startswith(b"/") else env.get(b"HOME", b"") + b"/.local/state"
-            home = state + b"/misstep"
+        home = env.get(b"MISSTEP_HOME", b"")
+        if home[:1] != b"/":
+            if home:  # as _paths.home() has it
+                home = env.get(b"HOME", b"") + b"/" + (home[2:] if home[:2] in (b"~/", b"./") else home)
+            else:
+                state = env.get(b"XDG_STATE_HOME", b"")
+                state = state if state.startswith(b"/") else env.get(b"HOME", b"") + b"/.local/state"
+                home = state + b"/misstep"
         folder = home + b"/guard"
         host, data = sys.argv[1] if len(sys.argv) > 1 else "", None
         try:

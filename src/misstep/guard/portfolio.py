@@ -1,19 +1,13 @@
-"""Which policies run, how often, in which words: the portfolio as hooks read it.
-
-The plain form is `portfolio.json` in the guard's home. It is derived, from a portfolio file that the user wrote or from the
-catalogue, and made anew when it is missing or older than what it was made from.
-"""
+"""Which policies run, how often, in which words: the portfolio and its plain form. `choice` says which one is in use."""
 
 from __future__ import annotations
 
-import os
 import sys
 
 from misstep._record import field, record
 
 from ._json import dumps
-from ._paths import digest, guard_home, portfolio_file, settings_file
-from .session import read_json
+from ._paths import digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +44,8 @@ class Rule:
     """Words in the place of the policy's own, '' keeps its own."""
     action: str = ""
     """instruct or deny in the place of the policy's own, '' keeps its own."""
+    error: str = ""
+    """Why its file cannot be used, '' where it can."""
 
 
 @record(slots=True)
@@ -67,9 +63,11 @@ class Portfolio:
     """Tells portfolios apart that give other states."""
     arm: str = "real"
 
-    def misstep(self, rule: Rule) -> Misstep:
-        """The misstep of a rule. Imports its module, and nothing else of the catalogue."""
-        for value in vars(module_of(rule.module)).values():
+    def misstep(self, rule: Rule, watch: Watch | None = None) -> Misstep:
+        """The misstep of a rule. Imports its module, and nothing else of the catalogue. Raises PortfolioError."""
+        if rule.error:
+            raise PortfolioError(rule.error)
+        for value in vars(module_of(rule.module, watch)).values():
             if isinstance(value, type) and getattr(value, "id", None) == rule.misstep and hasattr(value, "observe"):
                 return value()
         raise PortfolioError(f"{rule.module} has no misstep {rule.misstep}")
@@ -83,105 +81,85 @@ class Portfolio:
         return self.wrapper.replace("{text}", text) if "{text}" in self.wrapper else text
 
 
-def _compiled(path: str) -> dict[str, Any]:
-    """The plain form of a portfolio file, kept beside the guard's state until the file changes."""
-    try:
-        about = os.stat(path)
-    except OSError as error:
-        raise PortfolioError(f"{path}: {error.strerror}") from None
-    stamp = [path, about.st_mtime_ns, about.st_size]
-    kept = f"{guard_home()}/portfolio-{digest(path.encode())}.json"
-    plain = read_json(kept)
-    if not isinstance(plain, dict) or plain.get("stamp") != stamp:
-        from pathlib import Path
-
-        from .freeze import read
-
-        plain = {**read(Path(path)), "stamp": stamp}
-        write(kept, plain)
-    return plain
+class Interrupted(KeyboardInterrupt):
+    """A person's Ctrl-C, raised by a handler of ours: a policy's own KeyboardInterrupt is none."""
 
 
-def module_of(name: str) -> Any:
-    """The module of that name, or in that file: a user's own policies are files."""
+class Watch:
+    """Whose code runs at the moment."""
+
+    __slots__ = ("aside", "asking", "knows")
+
+    def __init__(self) -> None:
+        self.asking = ""
+        """The misstep, or the file, whose code runs."""
+        self.aside: dict[str, str] = {}
+        """Misstep or file -> why its code is not run."""
+        self.knows = False
+        """Whether a real Ctrl-C comes as Interrupted."""
+
+    def begin(self, name: str, file: str) -> None:
+        """Code of that name begins; file: its source, '' where it is the catalogue's own."""
+        self.asking = name
+
+    def end(self) -> None:
+        self.asking = ""
+
+    def condemn(self) -> None:
+        """What runs now will not come back."""
+
+    def close(self) -> None:
+        """Nothing more will run."""
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether an error is none of the code that ran, but a person's wish to end."""
+        return isinstance(error, KeyboardInterrupt) and (not self.knows or isinstance(error, Interrupted))
+
+
+def module_of(name: str, watch: Watch | None = None) -> Any:
+    """The module of that name, or in that file: a user's own policies are files. Raises what its code raises.
+
+    A file's code is compiled from what can be read in it: a `__pycache__` beside it may hold something else.
+    watch: with it, whatever a file's code raises is a PortfolioError.
+    """
     if not name.endswith(".py"):
         __import__(name)
         return sys.modules[name]
     known = f"misstep_user_{digest(name.encode())}"
-    if known not in sys.modules:
-        import _frozen_importlib_external as external  # importlib's own loader, without importlib
-
-        made = type(sys)(known)
-        made.__file__ = name
-        sys.modules[known] = made
-        try:
-            external.SourceFileLoader(known, name).exec_module(made)
-        except BaseException:
-            del sys.modules[known]
-            raise
-    return sys.modules[known]
-
-
-def settings() -> dict[str, Any]:
-    """What `settings.json` says; {} where there is none."""
-    found = read_json(settings_file())
-    return found if isinstance(found, dict) else {}
-
-
-def mode_of(given: dict[str, Any]) -> str:
-    """The mode: `$MISSTEP_GUARD` before the settings; enforce where neither says one."""
-    mode = os.environ.get("MISSTEP_GUARD") or given.get("mode")
-    return str(mode) if mode in MODES else "enforce"
-
-
-def load(given: dict[str, Any], cwd: str = "") -> Portfolio:
-    """The portfolio for this process, by the settings, the mode, and the folder that the agent works in.
-
-    Raises PortfolioError.
-    """
-    plain, where = _plain(given, cwd)
+    if known in sys.modules:
+        return sys.modules[known]
+    made: Any = type(sys)(known)
+    made.__file__ = name
+    if watch is None:
+        _run(made)
+        return made
+    if name in watch.aside:
+        raise PortfolioError(watch.aside[name])
+    outer = watch.asking
+    if not outer:
+        watch.begin(name, name)
     try:
-        made = from_plain(plain, mode_of(given))
-    except PortfolioError as error:
-        raise PortfolioError(f"{where}: {error}") from None
-    arm = os.environ.get("MISSTEP_ARM") or given.get("arm")
-    if arm and arm != "real":
-        from .arms import apply
-
-        made.arm = str(arm)
-        made = apply(made, made.arm)
+        _run(made)
+    except BaseException as error:
+        if watch.passes(error):
+            raise
+        watch.aside[name] = f"{name}: {type(error).__name__}: {error}"
+        raise PortfolioError(watch.aside[name]) from None
+    finally:
+        if not outer:
+            watch.end()
     return made
 
 
-def chosen(given: dict[str, Any]) -> str:
-    """The portfolio file or lock that the user chose, '' for the catalogue's own."""
-    return str(os.environ.get("MISSTEP_PORTFOLIO") or given.get("portfolio") or "")
-
-
-def _plain(given: dict[str, Any], cwd: str) -> tuple[dict[str, Any], str]:
-    """The portfolio's plain form, and the file that it is from."""
-    path = chosen(given)
-    if not path and cwd:
-        from .trust import doubt, project_portfolio
-
-        found = project_portfolio(cwd)
-        if found and not doubt(found):
-            path = found
-    if path.endswith(".toml"):
-        return _compiled(path), path
-    if path:
-        plain = read_json(path)
-        if not isinstance(plain, dict):
-            raise PortfolioError(f"{path} cannot be read" if not os.path.isfile(path) else f"{path}: {NEITHER}")
-        return plain, path
-    path = portfolio_file()
-    plain = read_json(path)
-    stamp = stamp_of_catalogue()
-    if not isinstance(plain, dict) or plain.get("stamp") != stamp:
-        plain = default()
-        plain["stamp"] = stamp
-        write(path, plain)
-    return plain, path
+def _run(module: Any) -> None:
+    with open(module.__file__, "rb") as file:
+        code = compile(file.read(), module.__file__, "exec", dont_inherit=True)
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        sys.modules.pop(module.__name__, None)
+        raise
 
 
 def from_plain(plain: dict[str, Any], mode: str = "enforce") -> Portfolio:
@@ -234,6 +212,7 @@ def _rule_of(given: Any, number: int) -> Rule:
     rule.text = given.get("text", "")
     if not isinstance(rule.text, str):
         raise wrong(f"{where}: text", "a text", rule.text)
+    rule.error = str(given.get("error", ""))
     return rule
 
 
@@ -254,28 +233,3 @@ def default() -> dict[str, Any]:
         for policy in misstep.policies
     ]
     return {"v": 1, "rules": rules, "wrapper": "{text}", "stop_cap": STOP_CAP, "patience": PATIENCE}
-
-
-def stamp_of_catalogue() -> list[Any]:
-    """Changes when a module of the catalogue is added, removed or replaced."""
-    import misstep
-
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/catalogue"
-    try:
-        return [misstep.__version__, os.stat(folder).st_mtime_ns]
-    except OSError:
-        return [misstep.__version__, 0]
-
-
-def write(path: str, plain: dict[str, Any]) -> None:
-    """Keep a derived portfolio; where that cannot be written, each hook makes it for itself."""
-    try:
-        os.makedirs(guard_home(), 0o700, exist_ok=True)
-        fd = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, dumps(plain).encode())
-        finally:
-            os.close(fd)
-        os.rename(f"{path}.{os.getpid()}", path)
-    except OSError:
-        pass

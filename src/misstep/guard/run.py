@@ -6,7 +6,7 @@ import os
 import sys
 
 from ._json import loads
-from ._paths import faults_file, guard_home, make_folder, session_folder, settle_mode
+from ._paths import faults_file, guard_home, make_folder, session_folder
 from .hosts import host
 from .session import Session, read_json
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from .engine import Engine
     from .hosts import Reading
+    from .portfolio import Watch
 else:
     import _signal  # `signal` costs an enum
+
+_exit = os._exit
 
 LARGEST = 64 << 20
 """Bytes of a payload; a larger one is not read."""
@@ -42,20 +45,27 @@ def main(host_name: str, data: bytes | None = None) -> None:
         data = _input() if data is None else data
         os.dup2(null, 1)  # what a policy prints is no answer
         os.dup2(null, 0)
-        rest = answer(host_name, data).encode()
+        rest = answer(host_name, data, alone=True).encode()
         while rest:
             rest = rest[os.write(out, rest) :]
     except BaseException as error:
         _fault(host_name, error)
 
 
-def answer(host_name: str, data: bytes, logged: Callable[[], None] | None = None) -> str:
-    """The output for one payload, '' where there is nothing to say or something went wrong. Never raises."""
+def answer(host_name: str, data: bytes, logged: Callable[[], None] | None = None, alone: bool = False) -> str:
+    """The output for one payload, '' where there is nothing to say or something went wrong.
+
+    alone: the process is a hook or the daemon. Only in a program of somebody else's does a person's Ctrl-C come out of here.
+    """
     try:
-        return hook(host_name, data, logged)
+        return hook(host_name, data, logged, alone)
+    except KeyboardInterrupt as error:
+        if not alone:
+            raise
+        _fault(host_name, error)
     except BaseException as error:
         _fault(host_name, error)
-        return ""
+    return ""
 
 
 def _input() -> bytes:
@@ -71,22 +81,23 @@ def _input() -> bytes:
         blocks.append(block)
 
 
-def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None) -> str:
+def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None, alone: bool = False) -> str:
     """The output for one payload, '' for nothing. Raises on what cannot be read or written.
 
-    logged: called once when the events are in the log, or are none.
+    logged: called once when the events are in the log, or are none. alone: see `answer`.
     """
-    from .portfolio import mode_of, settings
+    from .choice import mode_of, scored, settings
 
     if len(data) > LARGEST:
         raise ValueError(f"a payload of more than {LARGEST} bytes")
     logged = logged or _nothing
-    unknown = settle_mode()
     given = settings()
     if mode_of(given) == "off":
         logged()
         return ""
     adapter = host(host_name)
+    if not data.strip():
+        raise ValueError("no payload: standard input is empty or closed")
     payload = loads(data.decode("utf-8", "replace"))
     if not isinstance(payload, dict):
         raise ValueError(f"a payload that is no object but {type(payload).__name__}")
@@ -94,45 +105,126 @@ def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None) 
     if reading is None or not reading.records:
         logged()
         return ""
-    kinds = [r["e"] for r in reading.records]
-    quick = kinds == ["after"] and not adapter.LATE_TEXT
-    engine = None if quick else _engine(given, payload)
     folder = session_folder(adapter.NAME, reading.session, reading.agent)
     with _Patience(LOCK) as clock, Session(folder) as session:
         clock.session = session
-        if not session.size:
-            if unknown:
-                _fault(adapter.NAME, ValueError(f"$MISSTEP_GUARD says {unknown!r}, which is no mode: {mode_of(given)}"))
-            session.append(*_head(adapter.NAME, reading, given))
-            wrong = _unlocked(given)
-            if wrong:
-                session.append(_stamped({"e": "refused", "error": wrong}))
-                session.save({"refused": wrong})
+        new = not session.size
+        if new:
+            session.append(*_head(adapter.NAME, reading, payload, given))
         state = session.load()
-        if (state or {}).get("refused"):
+        refused = _unlocked(given, new) if scored(given) else ""
+        if refused or (state or {}).get("final"):
+            _refuse(adapter.NAME, session, state, refused or str((state or {}).get("refused")), final=True)
             session.append(*(_stamped(r) for r in reading.records))
             logged()
             return ""
-        if engine is None:
+        quick = [r["e"] for r in reading.records] == ["after"] and not adapter.LATE_TEXT
+        if quick:
             session.append(*(_stamped(r) for r in reading.records))
             logged()
             if state is not None and session.size - state["offset"] < LAG:
                 return ""
-            engine = _catch_up(_engine(given, payload), session, state, clock)
-            answer = ""
-        else:
-            engine = _catch_up(engine, session, state, clock)
-            answer = _process(engine, session, adapter, reading, payload, clock, logged)
-        session.save(engine.dump())
+        answer = ""
+        with _Policies(given, payload, session, state, clock, alone) as policies:
+            engine = policies.engine()
+            if engine is None or engine.refused:
+                why = engine.refused if engine else policies.error
+                _refuse(adapter.NAME, session, state, why, final=scored(given) or engine is not None)
+                if not quick:
+                    session.append(*(_stamped(r) for r in reading.records))
+                    logged()
+                return ""
+            if not quick:
+                answer = _process(engine, session, adapter, reading, payload, clock, logged)
+            session.save({**engine.dump(), **policies.told})
     return answer
 
 
-def _engine(given: dict[str, Any], payload: dict[str, Any]) -> Engine:
-    from . import portfolio
-    from .engine import Engine
+class _Policies:
+    """The policies of a session, while they are in use."""
 
-    cwd = payload.get("cwd")
-    return Engine(portfolio.load(given, cwd if isinstance(cwd, str) else ""))
+    def __init__(
+        self,
+        given: dict[str, Any],
+        payload: dict[str, Any],
+        session: Session,
+        state: dict[str, Any] | None,
+        clock: _Patience,
+        alone: bool,
+    ) -> None:
+        self.given, self.payload, self.session, self.state = given, payload, session, state
+        self.clock, self.alone = clock, alone
+        self.watch: Watch | None = None
+        self.error = ""
+        """Why there are none."""
+        self.told: dict[str, Any] = {}
+        """What the state says about where they come from."""
+
+    def __enter__(self) -> _Policies:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.watch is not None:
+            self.watch.close()
+            self.clock.forget()
+
+    def engine(self) -> Engine | None:
+        """The engine at the end of the log, None where the portfolio cannot be used."""
+        from . import choice
+        from .engine import Engine
+        from .portfolio import PATIENCE, PortfolioError, Watch
+
+        state = self.state or {}
+        if "cwd" not in state:  # it is new, or lost
+            state = {**self._head(), **state}
+        cwd = state["cwd"]
+        where = choice.source(self.given, cwd)
+        self.told = {"path": where.path, "left": where.left, "cwd": cwd}
+        watch = Watch()
+        kept = state.get("broken")
+        broken: dict[str, str] = kept if isinstance(kept, dict) else {}
+        if where.path:
+            watch = self._marked(broken)
+        try:
+            self.clock.start(watch, PATIENCE)
+            portfolio = choice.load_from(where, self.given, watch if where.path else None)
+            self.clock.start(watch, portfolio.patience, len(portfolio.rules))
+            engine = Engine(portfolio, watch, broken)
+        except PortfolioError as error:
+            self.error = str(error)
+            return None
+        finally:
+            self.clock.stop()
+        if (where.path, where.left) != (state.get("path"), state.get("left")):
+            self.session.append({"e": "portfolio", "path": where.path, "left": where.left})
+        return _catch_up(engine, self.session, self.state, self.clock)
+
+    def _marked(self, broken: dict[str, str]) -> Watch:
+        """A watch for policies that are not the catalogue's own."""
+        from .watch import Marked
+
+        self.watch = watch = Marked(self.session.folder)
+        watch.aside.update(broken)
+        if self.alone:
+            watch.catch_exits()
+        watch.knows = self.clock.mind()
+        return watch
+
+    def _head(self) -> dict[str, Any]:
+        """What the log's first record says of where the session began: its portfolio does not change with each `cd`."""
+        head = next(self.session.records(0), {})
+        cwd = head.get("cwd") or self.payload.get("cwd")
+        found = {"path": head.get("portfolio", ""), "left": head.get("left", "")}
+        return {**found, "cwd": cwd if isinstance(cwd, str) else ""}
+
+
+def _refuse(host_name: str, session: Session, state: dict[str, Any] | None, error: str, final: bool) -> None:
+    """Say once, in the session's log and among the faults, why no policy acts. final: for the rest of the session."""
+    if (state or {}).get("refused") == error and bool((state or {}).get("final")) == final:
+        return
+    session.append(_stamped({"e": "refused", "error": error, **({"final": True} if final else {})}))
+    session.save({"refused": error, "final": final})
+    _fault(host_name, error)
 
 
 def _catch_up(engine: Engine, session: Session, state: dict[str, Any] | None, clock: _Patience) -> Engine:
@@ -143,10 +235,10 @@ def _catch_up(engine: Engine, session: Session, state: dict[str, Any] | None, cl
             engine.restore(state)
             start = state["offset"]
         except (KeyError, TypeError, ValueError, AttributeError):
-            engine = type(engine)(engine.portfolio)
+            engine = type(engine)(engine.portfolio, engine.watch, engine.broken)
     if start < session.size:
         # A log from its beginning may be long: its time is its length's, not one event's.
-        clock.start(engine, engine.portfolio.patience if start else LOCK)
+        clock.start(engine.watch, engine.portfolio.patience if start else LOCK, len(engine.runs))
         engine.replay(session.records(start))
         clock.stop()
     _log_faults(engine, session)
@@ -176,7 +268,7 @@ def _process(
         session.append(_stamped(record))
         if number == len(reading.records):
             logged()
-        clock.start(engine, engine.portfolio.patience)
+        clock.start(engine.watch, engine.portfolio.patience, len(engine.runs))
         if kind not in ("before", "stop"):
             if kind == "after" and record["id"] in engine.late:
                 answer = adapter.late(engine.late[record["id"]], payload)
@@ -216,13 +308,20 @@ def _prompt(engine: Engine, record: dict[str, Any]) -> None:
         record["text"] = words
 
 
-def _head(host_name: str, reading: Reading, given: dict[str, Any]) -> list[dict[str, Any]]:
+def _head(host_name: str, reading: Reading, payload: dict[str, Any], given: dict[str, Any]) -> list[dict[str, Any]]:
     """The first records of a log. A sub-agent's task is what its parent was told: its own prompt comes from an agent."""
     import misstep
 
-    from .portfolio import mode_of
+    from .choice import arm_of, mode_of, odd_mode, scored, source
     from .session import VERSION
 
+    cwd = payload.get("cwd")
+    cwd = cwd if isinstance(cwd, str) else ""
+    where = source(given, cwd)
+
+    odd = odd_mode(given)
+    if odd:
+        _fault(host_name, f"{odd}: {mode_of(given)}")
     head: list[dict[str, Any]] = [
         {
             "v": VERSION,
@@ -231,10 +330,18 @@ def _head(host_name: str, reading: Reading, given: dict[str, Any]) -> list[dict[
             "session": reading.session,
             "agent": reading.agent,
             "transcript": reading.transcript,
+            "cwd": cwd,
+            "portfolio": where.path,
+            "left": where.left,
             "mode": mode_of(given),
-            "arm": os.environ.get("MISSTEP_ARM") or given.get("arm") or "real",
+            "arm": arm_of(given),
+            "scored": scored(given),
         }
     ]
+    if scored(given):
+        from .scored import fingerprint
+
+        head[0]["lock"] = fingerprint(where.path)
     if reading.agent:
         parent = read_json(session_folder(host_name, reading.session) + "/state.json")
         task = parent.get("task") if isinstance(parent, dict) else None
@@ -243,19 +350,12 @@ def _head(host_name: str, reading: Reading, given: dict[str, Any]) -> list[dict[
     return head
 
 
-def _unlocked(given: dict[str, Any]) -> str:
+def _unlocked(given: dict[str, Any], new: bool) -> str:
     """In a scored run: why the portfolio is not the locked one, '' where it is."""
-    if not (os.environ.get("MISSTEP_SCORED") or given.get("scored")):
-        return ""
-    from .portfolio import chosen
+    from .choice import chosen
+    from .scored import unlocked
 
-    path = chosen(given)
-    locked = read_json(path) if path and not path.endswith(".toml") else None
-    if not isinstance(locked, dict) or "lock" not in locked:
-        return f"a scored run needs a lock, not {path or 'the catalogue as it is'}"
-    from .freeze import verify
-
-    return verify(locked)
+    return unlocked(chosen(given), new)
 
 
 def _stamped(record: dict[str, Any]) -> dict[str, Any]:
@@ -270,20 +370,21 @@ def _log_faults(engine: Engine, session: Session) -> None:
         engine.faults = []
 
 
-def _fault(host_name: str, error: BaseException) -> None:
+def _fault(host_name: str, error: BaseException | str) -> None:
     """Write down why a hook gave no answer, in the guard's home if that can be written."""
+    said = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     try:
         from ._json import dumps
 
         make_folder(guard_home())
-        line = {**_stamped({"e": "fault"}), "host": host_name, "error": f"{type(error).__name__}: {error}"[:500]}
+        line = {**_stamped({"e": "fault"}), "host": host_name, "error": said[:500]}
         fd = os.open(faults_file(), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, (dumps(line) + "\n").encode())
         finally:
             os.close(fd)
     except BaseException:
-        sys.stderr.write(f"misstep: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"misstep: {said}\n")
 
 
 class _Patience:
@@ -292,9 +393,10 @@ class _Patience:
     def __init__(self, seconds: float) -> None:
         self.waiting = seconds
         self.session: Session | None = None
-        self.engine: Engine | None = None
-        self.rings = 0
+        self.watch: Watch | None = None
+        self.rings = self.most = 0
         self.former: Any = None
+        self.interrupt: Any = None
 
     def __enter__(self) -> _Patience:
         try:
@@ -306,12 +408,32 @@ class _Patience:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self.forget()
         if self.former is not None:
             _signal.signal(_signal.SIGALRM, self.former)
 
-    def start(self, engine: Engine, seconds: float) -> None:
-        """The policies have this many seconds from now; each that is broken off later gets a quarter more."""
-        self.engine, self.rings = engine, 0
+    def mind(self) -> bool:
+        """Let a person's Ctrl-C be told from a policy's own KeyboardInterrupt; whether that can be."""
+        if self.former is None:
+            return False
+        found = _signal.getsignal(_signal.SIGINT)
+        if callable(found):
+            self.interrupt = found
+            _signal.signal(_signal.SIGINT, _interrupted)
+        return True
+
+    def forget(self) -> None:
+        """Ctrl-C is as it was."""
+        if self.interrupt is not None:
+            _signal.signal(_signal.SIGINT, self.interrupt)
+            self.interrupt = None
+
+    def start(self, watch: Watch, seconds: float, most: int = 8) -> None:
+        """The policies have this many seconds from now; each that is broken off later gets a quarter more.
+
+        most: how many there are.
+        """
+        self.watch, self.rings, self.most = watch, 0, most
         try:
             _signal.setitimer(_signal.ITIMER_REAL, seconds, seconds / 4)
         except ValueError:
@@ -323,23 +445,30 @@ class _Patience:
             _signal.setitimer(_signal.ITIMER_REAL, 0)
         except ValueError:
             pass
-        self.engine = None
+        self.watch = None
 
     def _ring(self, signum: int, frame: Any) -> None:
         self.rings += 1
-        engine = self.engine
-        if engine is None:
+        watch = self.watch
+        if watch is None:
             raise OutOfTime("the session's lock was not free")
-        if self.rings > 8 + len(engine.runs):
-            self.give_up(engine.asking)
-        if engine.asking:
+        if self.rings > 8 + self.most:
+            self.give_up(watch)
+        if watch.asking:
             raise OutOfTime("it took too long")
 
-    def give_up(self, misstep: str) -> None:
+    def give_up(self, watch: Watch) -> None:
         """A policy that swallows being broken off: the process ends here, the agent goes on, later hooks leave it alone."""
         error = OutOfTime("it could not be broken off")
-        if misstep and self.session is not None:
-            self.session.append({"e": "fault", "misstep": misstep, "error": f"OutOfTime: {error}"})
+        if watch.asking and self.session is not None:
+            watch.condemn()
+            self.session.append({"e": "fault", "misstep": watch.asking, "error": f"OutOfTime: {error}"})
         else:
             _fault("", error)
-        os._exit(0)
+        _exit(0)
+
+
+def _interrupted(signum: int, frame: Any) -> None:
+    from .portfolio import Interrupted
+
+    raise Interrupted

@@ -11,6 +11,7 @@ import fcntl
 import os
 
 from ._json import dumps, loads
+from ._paths import make_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,15 +60,7 @@ class Session:
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            made = self.folder.split("/")
-            for depth in range(2, len(made) + 1):
-                try:
-                    os.mkdir("/".join(made[:depth]), 0o700)
-                except FileExistsError:
-                    pass
-                except OSError:
-                    if depth == len(made):
-                        raise
+            make_folder(self.folder)
             return os.open(path, flags, 0o600)
 
     def append(self, *records: dict[str, Any]) -> None:
@@ -162,3 +155,17 @@ def read_json(path: str) -> Any:
         return None
     finally:
         os.close(fd)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Replace a small JSON file of the guard's, or make it. Raises OSError."""
+    make_folder(os.path.dirname(path))
+    made = f"{path}.{os.getpid()}"
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        data = dumps(value).encode()
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
+    os.rename(made, path)

@@ -1,16 +1,18 @@
 """Policies that come with a repository are code of somebody else: they run only as a person has seen them.
 
-`misstep policies trust` records the hashes of a portfolio file and of every policy file it names, as they are; hooks leave
-the portfolio alone as soon as one of them differs.
+`misstep policies trust` records the hash of every file in the repository's folder of policies (`.misstep`), whatever it is:
+a policy may import or read any of them. Hooks leave the portfolio alone as soon as one of them differs, is gone, or is new.
+A policy whose file lies elsewhere, and a link that leads elsewhere, are not trusted.
+Compiled code (`__pycache__`) is not hashed, because it is not used: see `use`.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
-from ._json import dumps
 from ._paths import digest, guard_home
-from .session import read_json
+from .session import read_json, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,38 +20,107 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = ".misstep/portfolio.toml"
 """Where a repository has its portfolio."""
+MOST_FILES, MOST_BYTES = 1000, 16 << 20
+"""Of a folder of policies: hooks hash it at each call."""
+VERSION = 2
+COMMAND = "misstep policies trust"
+
+
+class TrustError(Exception):
+    """A folder of policies that cannot be trusted, with the reason in one line."""
 
 
 def record_file(portfolio: str) -> str:
     return f"{guard_home()}/trusted/{digest(portfolio.encode())}.json"
 
 
-def trust(portfolio: str, files: list[str]) -> None:
-    """Record a portfolio and its policy files as they are. Raises OSError."""
-    kept = {"portfolio": portfolio, "files": {name: sha256(name) for name in [portfolio, *files]}}
-    path = record_file(portfolio)
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def trust(portfolio: str) -> list[str]:
+    """Record the folder of a portfolio as it is now; its files. Raises TrustError or OSError."""
+    from pathlib import Path
+
+    from .freeze import files_of
+
+    folder = os.path.realpath(os.path.dirname(portfolio))
+    for file in files_of(Path(portfolio)):
+        if not f"{file}".startswith(folder + "/"):
+            raise TrustError(f"{portfolio}: {file} is outside {folder}: what is trusted is that folder, with all in it")
+    found = hashes(folder)
+    write_json(record_file(portfolio), {"v": VERSION, "portfolio": portfolio, "files": found})
+    return [f"{folder}/{name}" for name in found]
+
+
+def revoke(portfolio: str) -> bool:
+    """Trust a portfolio no more; whether it was. Raises OSError."""
     try:
-        os.write(fd, dumps(kept).encode())
-    finally:
-        os.close(fd)
-    os.rename(path + ".new", path)
+        os.unlink(record_file(portfolio))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def hashes(folder: str) -> dict[str, str]:
+    """Path within a folder -> the hash of what is there, of every file. Raises TrustError or OSError."""
+    found: dict[str, str] = {}
+    size = 0
+    waiting = [""]
+    while waiting:
+        inner = waiting.pop()
+        with os.scandir(f"{folder}/{inner}") as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            name = inner + entry.name
+            if entry.is_symlink():
+                if not os.path.realpath(entry.path).startswith(folder + "/"):
+                    raise TrustError(f"{folder}/{name} is a link that leads out of the folder")
+                found[name] = "link: " + os.readlink(entry.path)
+            elif entry.is_dir():
+                waiting.append(name + "/")
+            elif not (inner.endswith("__pycache__/") and name.endswith(".pyc")):
+                if not entry.is_file():
+                    raise TrustError(f"{folder}/{name} is no file")
+                size += entry.stat().st_size
+                if len(found) >= MOST_FILES or size > MOST_BYTES:
+                    raise TrustError(f"{folder} holds more than {MOST_FILES} files or {MOST_BYTES >> 20} MB")
+                found[name] = sha256(entry.path)
+    return found
 
 
 def doubt(portfolio: str) -> str:
-    """'' where a portfolio is trusted as it is now, else why it is not. Nothing of it is run."""
+    """'' where a portfolio is trusted as it is now, else why it is not, and what to do. Nothing of it is run."""
+    state, why = state_of(portfolio)
+    return "" if state == "trusted" else f"{why} (`{command(portfolio)}`)"
+
+
+def command(portfolio: str) -> str:
+    """What a person runs to trust a repository's policies as they are now."""
+    import shlex
+
+    return f"{COMMAND} {shlex.quote(os.path.dirname(os.path.dirname(portfolio)))}"
+
+
+def state_of(portfolio: str) -> tuple[str, str]:
+    """(trusted | changed | untrusted, why)"""
     kept = read_json(record_file(portfolio))
-    known: Any = kept.get("files") if isinstance(kept, dict) else None
-    if not isinstance(known, dict) or portfolio not in known:
-        return f"{portfolio} is not trusted (`misstep policies trust`)"
-    for name, value in known.items():
-        try:
-            if value != sha256(name):
-                return f"{name} is not as it was when it was trusted (`misstep policies trust`)"
-        except OSError as error:
-            return f"{name}: {error.strerror}"
-    return ""
+    known: Any = kept.get("files") if isinstance(kept, dict) and kept.get("v") == VERSION else None
+    if not isinstance(known, dict):
+        return "untrusted", f"{portfolio} is not trusted"
+    folder = os.path.realpath(os.path.dirname(portfolio))
+    try:
+        now = hashes(folder)
+    except TrustError as error:
+        return "changed", str(error)
+    except OSError as error:
+        return "changed", f"{error.filename or folder}: {error.strerror}"
+    for name in sorted(known.keys() | now.keys()):
+        if known.get(name) != now.get(name):
+            how = "is gone" if name not in now else "is new" if name not in known else "changed"
+            return "changed", f"{folder}/{name} {how} since it was trusted"
+    return "trusted", ""
+
+
+def use() -> None:
+    """Before policies of a repository run: code that Python has compiled is neither read nor written beside them."""
+    sys.pycache_prefix = guard_home() + "/pycache"
 
 
 def project_portfolio(cwd: str) -> str:
