@@ -42,5 +42,5 @@ def sensitivity(table: Table, asked: Asked | None) -> list[Sensitivity]:
         )
     if size > MOST:
         why = f"not computed beyond {MOST:,} attempts"
-        made.append(Sensitivity("conditional-logit", len(counts), size, *[None] * 7, why=why))
+        made.append(Sensitivity("conditional-logit", len(counts), size, None, None, None, None, None, None, None, why))
     return made
