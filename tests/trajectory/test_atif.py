@@ -303,6 +303,14 @@ def test_later_user_messages(tmp_path):
     assert [e.text for e in events(found) if isinstance(e, Prompt)] == ["Go", "And this"]
 
 
+def test_a_context_before_the_prompt_is_no_prompt(tmp_path):
+    context = user("<environment_context>\n  <cwd>/app</cwd>\n</environment_context>")
+    found = one(saved(tmp_path, document(context, user("Start the server."), agent("a"))))
+    assert [e.text for e in events(found) if isinstance(e, Prompt)] == ["Start the server."]
+    alone = one(saved(tmp_path, document(context, agent("a"), user("Go on"), agent("b")), "alone.dat"))
+    assert [e.text[:9] for e in events(alone) if isinstance(e, Prompt)] == ["<environm", "Go on"]
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -187,6 +187,8 @@ class _Reading:
         self.terminus = self.agent.startswith("terminus")
         self.handed_off = False
         self.asked = False
+        self.context: Step | None = None
+        """A first message that only the harness's marks are in: it is the prompt unless a person's follows before any work."""
 
     def step(self, given: dict[str, Any]) -> None:
         source, message = string(given.get("source")), text(given.get("message"))
@@ -204,6 +206,7 @@ class _Reading:
         results = objects(mapping(given.get("observation")).get("results"))
         if source == "agent":
             self.handed_off = self.handed_off and step.copied
+            self.context = None
             self._agent(step, given, results)
         elif source == "user":
             self._user(step)
@@ -221,6 +224,9 @@ class _Reading:
         step.prompt = bool(kept) or (bool(step.message.strip()) and not self.asked)
         if not step.prompt:
             return
+        if kept and self.context is not None:
+            self.context.prompt = False
+        self.context = None if kept else step
         self.asked = self.asked or not step.copied
         step.message = task_in_prompt(step.message) if self.terminus else task_in_example(kept or step.message)
 
