@@ -1,0 +1,149 @@
+"""One attempt as Harbor's trial: its name, its configuration, and the agents that carry the guard.
+
+Nothing in a trial that the agent may see tells arms apart: the trial's name is a hash, as Harbor's own names end in random
+characters, and the arm is an argument of the agent's class on this side (see `agents`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from misstep.experiment import runtime as runtimes
+from misstep.experiment.runtime import Runtime
+
+if TYPE_CHECKING:
+    from harbor.models.trial.config import TrialConfig
+
+    from misstep.experiment.lock import Panel
+    from misstep.experiment.schedule import Slot
+
+AGENTS = {
+    "codex": "misstep.experiment.agents:GuardedCodex",
+    "claude-code": "misstep.experiment.agents:GuardedClaudeCode",
+    "terminus-2": "misstep.experiment.agents_in_process:GuardedTerminus2",
+    "mini-swe-agent": "misstep.experiment.agents_in_process:GuardedMiniSweAgent",
+}
+"""Harbor's agents by name -> the same agent with the guard. An import path in a design must name such a class itself: one
+that takes `misstep` (see `agents`)."""
+OURS = "misstep.sandbox.harbor:BubblewrapEnvironment"
+MOUNTS = frozenset({"docker", "podman"})
+"""Harbor's environments into which a folder of this machine can be mounted; into others the runtime is uploaded."""
+NOT_TO_GRADE = {"GuardSetupError": {"should_retry": False, "should_grade": False, "has_valid_reward": False}}
+"""Harbor takes an exception that it does not know for the agent's own failure."""
+
+
+class RunError(ValueError):
+    """A panel that cannot be run, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One candidate of a slot: a trial to run."""
+
+    slot: Slot
+    candidate: int
+    seed: int
+
+    @property
+    def trial(self) -> str:
+        """The trial's name. It says nothing of the arm, and is the same whenever it is asked for."""
+        text = json.dumps([self.seed, *self.slot.key, self.candidate], ensure_ascii=False)
+        end = base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:9]
+        return f"{self.slot.task.rpartition('/')[2][:32].rstrip('_-')}__{end}"
+
+
+def agent_path(name: str) -> str:
+    """The import path of an agent with the guard. Raises RunError where there is none."""
+    if ":" in name:
+        return name
+    if name not in AGENTS:
+        raise RunError(
+            f"agent.name: the guard has no place in {name!r}; it is one of {', '.join(AGENTS)}, or a class of yours"
+        )
+    return AGENTS[name]
+
+
+def config(panel: Panel, work: Work, task: Path, runtime: Runtime) -> TrialConfig:
+    """Harbor's configuration of one attempt.
+
+    In the values of `agent.env`, `{task}`, `{replicate}` and `{candidate}` stand for the attempt's own (a gateway that
+    counts costs by its path, say); there is none for the arm.
+    """
+    from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
+
+    design = panel.design
+    own = {
+        "runtime": str(runtime.path),
+        "arm": work.slot.arm,
+        "portfolio": str((panel.folder / "portfolio.lock").resolve()),
+    }
+    kwargs: dict[str, Any] = {**design.agent.kwargs, "misstep": own}
+    if design.agent.version:
+        kwargs["version"] = design.agent.version
+    return TrialConfig(
+        task=TaskConfig(path=task),
+        trial_name=work.trial,
+        trials_dir=(panel.folder / "trials").resolve(),
+        agent=AgentConfig(
+            import_path=agent_path(design.agent.name),
+            model_name=design.agent.model or None,
+            kwargs=kwargs,
+            env={name: _filled(value, work) for name, value in design.agent.env.items()},
+        ),
+        environment=EnvironmentConfig(**environment(design.environment, runtime)),
+        override_error_policy=NOT_TO_GRADE,  # type: ignore[arg-type]
+    )
+
+
+def environment(given: Any, runtime: Runtime) -> dict[str, Any]:
+    """The arguments of Harbor's EnvironmentConfig: what of a design's kwargs are its fields, and the runtime's mount."""
+    from harbor.models.trial.config import EnvironmentConfig
+
+    made: dict[str, Any] = {"import_path": given.import_path} if given.import_path else {"type": given.type}
+    fields = set(EnvironmentConfig.model_fields) - {"type", "import_path", "kwargs"}
+    made.update({key: value for key, value in given.kwargs.items() if key in fields})
+    made["kwargs"] = {key: value for key, value in given.kwargs.items() if key not in fields}
+    if given.import_path == OURS or given.type in MOUNTS:
+        mount = {"type": "bind", "source": str(runtime.path), "target": runtimes.PLACE, "read_only": True}
+        made["mounts"] = [*(made.get("mounts") or ()), mount]
+    return made
+
+
+def _filled(value: str, work: Work) -> str:
+    known: Mapping[str, object] = {
+        "task": work.slot.task,
+        "replicate": work.slot.replicate,
+        "candidate": work.candidate,
+    }
+    for name, found in known.items():
+        value = value.replace("{" + name + "}", str(found))
+    return value
+
+
+def preflight(panel: Panel, runtime: Runtime) -> None:
+    """Ask Harbor's own checks of agent and environment before anything runs. Raises RunError."""
+    from harbor.agents.factory import AgentFactory
+    from harbor.environments.factory import EnvironmentFactory
+
+    if not panel.slots:
+        return
+    work = Work(panel.slots[0], 1, panel.design.seed)
+    try:
+        made = config(panel, work, Path("task"), runtime)
+        EnvironmentFactory.run_preflight(
+            type=made.environment.type, import_path=made.environment.import_path, kwargs=made.environment.kwargs
+        )
+        class_ = AgentFactory.get_agent_class_from_config(made.agent)
+        class_.parse_options(
+            {k: v for k, v in made.agent.kwargs.items() if k not in ("misstep", "confirm_completion")}, {}
+        )
+    except RunError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise RunError(" ".join(str(error).split()) or type(error).__name__) from error

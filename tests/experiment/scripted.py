@@ -1,0 +1,327 @@
+"""A scripted model with a stated stochastic rule, tasks for it, and the design of a panel with both: a test of the machine.
+
+The rule. In each attempt the model delivers its work in one call, and stops. On a service task the delivery is right as
+long as somebody looks; with probability `own` it is also put in a session of its own, otherwise it belongs to the session
+and goes with it. At the stop the harness may tell it something. Where that names the remedy (a new session), the model
+obeys with probability `obeys`: it ends its instance, starts it again in a session of its own, and probes it from a later
+call. Whatever else it is told, it says that all is done. On other tasks it is right with probability `able`.
+
+All chance is the hash of (seed, task, replicate, what): the same in every arm. So the effect of an arm that names the
+remedy is known before: the share of tasks where `own` fails and `obeys` holds; and that of a generic text is nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from misstep import catalogue
+from misstep.sandbox import generators
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+REMEDY = re.compile(r"\bnew session\b.*\bsetsid\b", re.DOTALL)
+"""What a text has to say for the rule to take it as naming the remedy."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """What the model does on one task."""
+
+    service: bool
+    right: str
+    wrong: str
+    again: str = ""
+    """The remedy, for a service."""
+    probe: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    seed: int = 1
+    own: float = 0.25
+    obeys: float = 0.85
+    able: float = 0.7
+
+    def draw(self, task: str, replicate: int, what: str) -> float:
+        data = json.dumps([self.seed, task, replicate, what]).encode()
+        return int.from_bytes(hashlib.sha256(data).digest()[:6], "big") / 2**48
+
+    def right(self, task: str, replicate: int, service: bool) -> bool:
+        """Whether the delivery is right without a word."""
+        return self.draw(task, replicate, "delivers") < (self.own if service else self.able)
+
+    def told(self, task: str, replicate: int) -> bool:
+        """Whether a service is saved by being told the remedy, or needed none."""
+        return self.right(task, replicate, True) or self.draw(task, replicate, "obeys") < self.obeys
+
+    @property
+    def effect(self) -> float:
+        """Expected difference in passes between an arm that names the remedy and one that does not, on service tasks."""
+        return (1 - self.own) * self.obeys
+
+
+class ScriptedModel:
+    """The model on loopback, for Codex (Responses API over SSE). Its path says which attempt asks: /TASK/REPLICATE/CANDIDATE/v1.
+
+    broken: (task, replicate) whose first conversation is answered by status 500, always: an infrastructure fault.
+    """
+
+    def __init__(self, scripts: dict[str, Script], rule: Rule, broken: tuple[tuple[str, int], ...] = ()) -> None:
+        self.scripts, self.rule, self.broken = scripts, rule, broken
+        self.ids = count(1)
+        self.victims: dict[tuple[str, int], str] = {}
+        self.conversations: Counter[str] = Counter()
+        """Conversation -> requests."""
+        self.first: dict[str, dict[str, Any]] = {}
+        """Conversation -> its first request's body."""
+        self.lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"model": self})
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http.daemon_threads = True
+        self.port = self.http.server_address[1]
+
+    def __enter__(self) -> ScriptedModel:
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
+    def fails(self, task: str, replicate: int, candidate: int, body: dict[str, Any]) -> bool:
+        """Whether this request belongs to the one conversation that was chosen to meet a fault."""
+        who = str(body.get("prompt_cache_key"))
+        with self.lock:
+            self.conversations[who] += 1
+            self.first.setdefault(who, body)
+            if (task, replicate) not in self.broken or candidate != 1:
+                return False
+            return self.victims.setdefault((task, replicate), who) == who
+
+    def turn(self, task: str, replicate: int, body: dict[str, Any]) -> dict[str, str]:
+        """What the model does next: {"run": command} or {"say": text}. A function of the conversation and the rule."""
+        script, rule = self.scripts[task], self.rule
+        items = body.get("input") or []
+        calls = [item for item in items if item.get("type") == "function_call"]
+        if not calls:
+            right = rule.right(task, replicate, script.service)
+            return {"run": script.right if right else script.wrong}
+        last = json.loads(calls[-1]["arguments"])["cmd"]
+        answered = items[-1].get("type") == "function_call_output"
+        if answered and last == script.again:
+            return {"run": script.probe}
+        if answered:
+            return {"say": "It answers from a later call, too." if last == script.probe else "It is done."}
+        said = _text(items[-1])
+        saved = [call for call in calls if json.loads(call["arguments"])["cmd"] == script.again]
+        if script.service and REMEDY.search(said) and not saved and rule.draw(task, replicate, "obeys") < rule.obeys:
+            return {"run": script.again}
+        return {"say": "I have looked at it again. It is done."}
+
+
+def _text(item: dict[str, Any]) -> str:
+    content = item.get("content")
+    return content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content or [])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    model: ScriptedModel
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def do_GET(self) -> None:
+        self.send(200, b'{"object":"list","data":[],"models":[]}', "application/json")
+
+    def do_POST(self) -> None:
+        try:
+            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+            _, task, replicate, candidate, *_rest = self.path.split("/")
+            if not self.path.endswith("/responses"):
+                return self.send(200, b"{}", "application/json")
+            if self.model.fails(task, int(replicate), int(candidate), body):
+                return self.send(500, b'{"error":{"message":"planted","type":"server_error"}}', "application/json")
+            self.send(200, self.stream(body, self.model.turn(task, int(replicate), body)), "text/event-stream")
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def send(self, status: int, data: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def stream(self, body: dict[str, Any], turn: dict[str, str]) -> bytes:
+        number = next(self.model.ids)
+        if "run" in turn:
+            arguments = json.dumps({"cmd": turn["run"], "yield_time_ms": 10000})
+            item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": "exec_command"}
+            item |= {"status": "completed", "arguments": arguments}
+        else:
+            content = [{"type": "output_text", "text": turn["say"], "annotations": []}]
+            item = {
+                "type": "message",
+                "id": f"msg_{number}",
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
+        base = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": body.get("model"), "output": []}
+        usage = {"input_tokens": 9, "output_tokens": 9, "total_tokens": 18}
+        usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        done = {**base, "status": "completed", "output": [item], "usage": usage}
+        events = [
+            {"type": "response.created", "response": {**base, "status": "in_progress"}},
+            {"type": "response.output_item.added", "output_index": 0, "item": item},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.completed", "response": done},
+        ]
+        return "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events).encode()
+
+
+# -- tasks and design ----------------------------------------------------------------------------------------------------
+
+
+def make_tasks(into: Path, services: int, others: int) -> dict[str, Script]:
+    """Generated tasks, which share this machine's network (the model is there), and what the model does on each.
+
+    Service tasks are those of the generator's that the policy takes for its own by their instruction.
+    """
+    scripts: dict[str, Script] = {}
+    takes = catalogue.get("service-persistence").eligible
+    for family, number in (("outliving-service", services), ("folded-log", others)):
+        made = (generators.get(family).generate(seed) for seed in count(1))
+        fit = (
+            one for one in made if bool(takes(one.files["instruction.md"].decode())) == (family == "outliving-service")
+        )
+        for one in islice(fit, number):
+            path = one.write(into)
+            settings = path / "task.toml"
+            text = (
+                settings.read_text().replace('"no-network"', '"public"').replace("memory_mb = 512", "memory_mb = 3072")
+            )
+            settings.write_text(text)
+            scripts[path.name] = _script(path, family == "outliving-service")
+    return scripts
+
+
+def _script(path: Path, service: bool) -> Script:
+    right = (path / "solution/solve.sh").read_text().split("\n", 1)[1]
+    wrong = sorted((path / "wrong").glob("attached*" if service else "*"))[0].read_text().split("\n", 1)[1]
+    right, wrong = (text.replace("exit 0", "break").split('\necho "it does not answer"')[0] for text in (right, wrong))
+    if not service:
+        return Script(False, right, wrong)
+    launch = re.search(r"^setsid nohup python3 (\S+) > (\S+)", right, re.MULTILINE)
+    port, shown = re.search(r"127\.0\.0\.1:(\d+)(/\w+)", right).groups()  # type: ignore[union-attr]
+    assert launch
+    program, log = launch.groups()
+    wrong = wrong.replace(
+        f"python3 {program} > {log} 2>&1 &", f"python3 {program} > {log} 2>&1 &\necho $! > {program}.pid"
+    )
+    assert ".pid" in wrong
+    again = f"kill $(cat {program}.pid); sleep 0.2; setsid nohup python3 {program} > {log} 2>&1 < /dev/null &"
+    probe = f"python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:{port}{shown}\", timeout=5).status)'"
+    return Script(True, right, wrong, again, probe)
+
+
+def codex() -> Path:
+    """The folder of the installed Codex 0.146. Raises LookupError."""
+    found = sorted((CHECKOUT / ".clis").glob("codex-0.146*/node_modules/@openai/codex-linux-*/vendor/*/bin/codex"))
+    if not found:
+        raise LookupError("Codex is not installed: scripts/install-clis has not run")
+    return found[-1].resolve().parent
+
+
+PORTFOLIO = '[[policy]]\nid = "service-persistence"\n'
+
+
+def write_design(
+    folder: Path,
+    port: int,
+    *,
+    tasks: Path,
+    arms: tuple[str, ...] = ("baseline", "real", "sham", "always-verify", "reconsider"),
+    attempts: int = 1,
+    silent: int = 0,
+    seed: int = 1,
+    concurrency: int = 2,
+    environment: str = "",
+) -> Path:
+    """A design for the scripted model and Codex in our sandboxes, written into a folder; its path."""
+    (folder / "portfolio.toml").write_text(PORTFOLIO)
+    cohorts = f"[cohorts]\ncount = {silent}\n" if silent else ""
+    secondary = [["real", "baseline"], ["sham", "baseline"]]
+    kept = [pair for pair in secondary if set(pair) <= set(arms)]
+    environment = environment or (
+        'import_path = "misstep.sandbox.harbor:BubblewrapEnvironment"\n'
+        f"concurrency = {concurrency}\n"
+        'kwargs = {root = "host", end_session = true, mounts = ['
+        f'{{type = "bind", source = "{codex()}", target = "/opt/cli", read_only = true}}]}}\n'
+    )
+    path = folder / "panel.toml"
+    path.write_text(
+        f"""name = "scripted model: a test of the machine"
+seed = {seed}
+attempts = {attempts}
+portfolio = "portfolio.toml"
+arms = {json.dumps(list(arms))}
+secondary = {json.dumps(kept)}
+
+[tasks]
+path = "{tasks}"
+
+[primary]
+contrast = ["real", "{"sham" if "sham" in arms else "baseline"}"]
+
+{cohorts}
+[agent]
+name = "codex"
+model = "openai/gpt-5.5"
+
+[agent.kwargs]
+skip_install = true
+
+[agent.kwargs.config]
+model_provider = "scripted"
+check_for_update_on_startup = false
+features = {{plugins = false, apps = false}}
+
+[agent.kwargs.config.model_providers.scripted]
+name = "scripted"
+base_url = "http://127.0.0.1:{port}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 1
+stream_max_retries = 1
+supports_websockets = false
+
+[agent.env]
+OPENAI_API_KEY = "none"
+OPENAI_BASE_URL = "http://127.0.0.1:{port}/{{task}}/{{replicate}}/{{candidate}}/v1"
+PATH = "/opt/cli:/usr/local/bin:/usr/bin:/bin"
+
+[environment]
+{environment}
+[replacement]
+faults = "first-fair"
+candidates = 3
+"""
+    )
+    return path
+
+
+def clear(folder: Path) -> Path:
+    """An empty folder of that name."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
