@@ -17,11 +17,13 @@ COMMANDS = {
     "scan": "Count the missteps in the sessions you have.",
     "show": "Show a session, or a step of it, in the terminal.",
     "catalogue": "List the missteps, or explain one.",
+    "derive": "From failed attempts to candidates for policies.",
     "guard": "Policies inside a live agent's hooks.",
     "panel": "Randomised experiments: was it the policy that did it?",
     "policies": "Portfolios: freeze, audit, test, replay, write.",
     "replay": "Run a session's commands again in fresh sandboxes, and compare.",
     "sandbox": "Check, build and use isolated roots.",
+    "tasks": "Make tasks by seed, and check that their verifiers can be trusted.",
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 

@@ -11,10 +11,10 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from misstep.experiment import classify, columns, funnel
 from misstep.experiment.attempts import Attempt, AttemptsError, fair, read_attempts
@@ -23,6 +23,9 @@ from misstep.trajectory.readers import terminal_bench as v1_reader
 
 if TYPE_CHECKING:
     from misstep.trajectory import Trajectory
+
+Job = TypeVar("Job")
+Made = TypeVar("Made")
 
 ARM_FROM = ("auto", "job", "agent", "env")
 ARM_VARIABLE = "MISSTEP_ARM"
@@ -213,18 +216,21 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _read_all(trials: Sequence[_Trial], options: Options) -> Iterator[_Read]:
-    workers = options.workers or os.cpu_count() or 1
-    jobs = [(trial, options) for trial in trials]
-    if workers < 2 or len(trials) < _FEW:
-        for job in jobs:
-            yield from _read_one(job)
+    for found in each(_read_one, [(trial, options) for trial in trials], options.workers):
+        yield from found
+
+
+def each(work: Callable[[Job], Made], jobs: Sequence[Job], workers: int = 0) -> Iterator[Made]:
+    """What a function of a module makes of each job, in order; in several processes where there are many."""
+    workers = workers or os.cpu_count() or 1
+    if workers < 2 or len(jobs) < _FEW:
+        yield from map(work, jobs)
         return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for found in pool.map(_read_one, jobs, chunksize=8):
-            yield from found
+        yield from pool.map(work, jobs, chunksize=8)
 
 
 def _read_one(job: tuple[_Trial, Options]) -> list[_Read]:
