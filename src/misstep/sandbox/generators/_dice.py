@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Dice:
@@ -38,11 +41,11 @@ class Dice:
         """True in so many cases of a hundred."""
         return self.below(100) < percent
 
-    def choice[T](self, items: Sequence[T]) -> T:
+    def choice(self, items: Sequence[T]) -> T:
         """One of the items."""
         return items[self.below(len(items))]
 
-    def shuffled[T](self, items: Sequence[T]) -> list[T]:
+    def shuffled(self, items: Sequence[T]) -> list[T]:
         """The items in another order."""
         left = list(items)
         for last in range(len(left) - 1, 0, -1):
@@ -50,7 +53,7 @@ class Dice:
             left[last], left[other] = left[other], left[last]
         return left
 
-    def sample[T](self, items: Sequence[T], count: int) -> list[T]:
+    def sample(self, items: Sequence[T], count: int) -> list[T]:
         """So many different ones of the items."""
         if count > len(items):
             raise ValueError(f"{count} of {len(items)} items")

@@ -142,9 +142,7 @@ def folder(
     done = [*build, "rm -rf /app/.build"] if any(path.startswith(".build/") for path in environment) else list(build)
     if done:
         steps.append("RUN " + " && ".join(done))
-    settings = fill(
-        _SETTINGS, kind=kind, generator=name, seed=seed, missteps=list(missteps), needs=["python3", *needs]
-    )
+    settings = fill(_SETTINGS, kind=kind, generator=name, seed=seed, missteps=list(missteps), needs=["python3", *needs])
     files |= {
         "task.toml": settings,
         "instruction.md": instruction.strip() + "\n",

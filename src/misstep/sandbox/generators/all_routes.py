@@ -62,7 +62,9 @@ def generate(seed: int) -> Folder:
     raise AssertionError(f"seed {seed}: no such roads")
 
 
-def _ways(roads: list[tuple[str, str, str, int]], start: str, end: str, through: str, limit: int, both: bool = False) -> list[tuple[int, str]]:
+def _ways(
+    roads: list[tuple[str, str, str, int]], start: str, end: str, through: str, limit: int, both: bool = False
+) -> list[tuple[int, str]]:
     to: dict[str, list[tuple[str, int]]] = {}
     for one, way, other, km in roads:
         to.setdefault(one, []).append((other, km))
@@ -75,7 +77,9 @@ def _ways(roads: list[tuple[str, str, str, int]], start: str, end: str, through:
             if through in path:
                 found.append((km, " ".join(path)))
             continue
-        open_ += [([*path, town], km + more) for town, more in to.get(path[-1], []) if town not in path and km + more <= limit]
+        open_ += [
+            ([*path, town], km + more) for town, more in to.get(path[-1], []) if town not in path and km + more <= limit
+        ]
     return sorted(found, key=lambda one: one[1])
 
 
@@ -83,12 +87,15 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     towns = dice.sample(TOWNS, dice.between(7, 9))
     start, end, through = towns[:3]
     pairs = [(one, other) for at, one in enumerate(towns) for other in towns[at + 1 :]]
-    roads = [(*dice.shuffled(pair), dice.between(3, 30)) for pair in dice.sample(pairs, dice.between(14, 18))]
-    marked = [(one, "->" if dice.chance(30) else "--", other, km) for one, other, km in roads]
+    marked = []
+    for pair in dice.sample(pairs, dice.between(14, 18)):
+        one, other = dice.shuffled(pair)
+        marked.append((one, "->" if dice.chance(30) else "--", other, dice.between(3, 30)))
     everything = _ways(marked, start, end, through, 10**6)
     if len(everything) < 8:
         return None
-    limit = sorted(km for km, _ in everything)[dice.between(5, min(len(everything) - 1, 40))]  # one way has just this length
+    lengths = sorted(km for km, _ in everything)
+    limit = lengths[dice.between(5, min(len(lengths) - 1, 40))]  # one way has just this length
     ways = _ways(marked, start, end, through, limit)
     if len(_ways(marked, start, end, through, limit, both=True)) == len(ways) or len(ways) > 60:
         return None
@@ -107,13 +114,17 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         kind=KIND,
         missteps=MISSTEPS,
         instruction=instruction,
-        environment={"roads.txt": "".join(f"{one} {way} {other} {km}\n" for one, way, other, km in dice.shuffled(marked))},
+        environment={
+            "roads.txt": "".join(f"{one} {way} {other} {km}\n" for one, way, other, km in dice.shuffled(marked))
+        },
         expected={"file": f"/app/{file}", "ways": [f"{path} {km}" for km, path in ways]},
         check=_CHECK,
         solve=fill(_SOLVE, **values, **solve),
         wrong={
-            "the-shortest": "# A way that fits, and the shortest one; others fit too.\n" + fill(_SOLVE, **values, **{**solve, "cut": "found = [min(found)]\n"}),
-            "both-directions": "# As if every road could be taken both ways.\n" + fill(_SOLVE, **values, **{**solve, "both": " or True"}),
+            "the-shortest": "# A way that fits, and the shortest one; others fit too.\n"
+            + fill(_SOLVE, **values, **{**solve, "cut": "found = [min(found)]\n"}),
+            "both-directions": "# As if every road could be taken both ways.\n"
+            + fill(_SOLVE, **values, **{**solve, "both": " or True"}),
             "stricter": "# Less than the limit, not at most.\n" + fill(_SOLVE, **values, **{**solve, "less": "<"}),
         },
     )

@@ -90,7 +90,14 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     names = "check, size" if check_first else "size, check"
     head = f"{mark}I{width}" if check_first else f"{mark}{width}I"
     check = dice.choice(sorted(_SUMS))
-    value, how = dice.choice([("highest", "max(values)"), ("lowest", "min(values)"), ("total", "sum(values)"), ("odd", "sum(value % 2 for value in values)")])
+    value, how = dice.choice(
+        [
+            ("highest", "max(values)"),
+            ("lowest", "min(values)"),
+            ("total", "sum(values)"),
+            ("odd", "sum(value % 2 for value in values)"),
+        ]
+    )
     device = dice.choice(THINGS)
     comment = f"{device}d version {dice.between(1, 9)}.{dice.between(0, 9)}\nrecords={dice.between(3, 19)} {value}={dice.between(100, 9999)}\n".encode()
     major, minor = dice.between(10, 40), dice.between(10, 60)
@@ -103,11 +110,13 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     damaged: list[int] = []
     values: list[int] = []
     for number in range(count):
-        items = [dice.choice([0, dice.between(-limit, limit)]) for _ in range(dice.between(1 if number in broken else 0, 8))]
+        items = [
+            dice.choice([0, dice.between(-limit, limit)]) for _ in range(dice.between(1 if number in broken else 0, 8))
+        ]
         if number in broken:  # what is damaged would change the answer
             items[0] = {"highest": limit + 50 + number, "lowest": -limit - 50 - number}.get(value, 77)
         payload = struct.pack(f"{mark}{len(items)}{item}", *items)
-        right = {"crc32": zlib.crc32, "adler32": zlib.adler32, "sum": sum}[check](payload)
+        right = {"crc32": zlib.crc32(payload), "adler32": zlib.adler32(payload), "sum": sum(payload)}[check]
         if number in broken:
             damaged.append(len(data))
             right ^= 1 << dice.below(31)
@@ -121,7 +130,12 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     if answer in others:
         return None
 
-    words = {"highest": "the highest value", "lowest": "the lowest value", "total": "the sum of the values", "odd": "how many values are odd"}
+    words = {
+        "highest": "the highest value",
+        "lowest": "the lowest value",
+        "total": "the sum of the values",
+        "odd": "how many values are odd",
+    }
     said = [f"u32 check: {_SUMS[check]}", f"{kind} length of the payload in bytes"]
     layout = fill(
         _FORMAT, order=order, size=size, magic=magic.decode(), item=f"i{8 * struct.calcsize(item)}",
@@ -134,7 +148,13 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         "head_size": struct.calcsize(head), "item": mark + item, "value": value, "how": how, "otherwise": "else:",
         "sum": {"crc32": "zlib.crc32(payload)", "adler32": "zlib.adler32(payload)", "sum": "sum(payload)"}[check],
     }  # fmt: skip
-    opening = dice.choice(["was read from a measuring device", "is a dump of an old controller", "came with a machine that we have bought"])
+    opening = dice.choice(
+        [
+            "was read from a measuring device",
+            "is a dump of an old controller",
+            "came with a machine that we have bought",
+        ]
+    )
     instruction = (
         f"`/app/{file}` {opening}; `/app/FORMAT.txt` says how it is made. Write `/app/report.json`, an object with\n\n"
         f"* `version`: the version of the file's format, as a text `MAJOR.MINOR`;\n* `records`: how many records there are;\n"
@@ -153,7 +173,9 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         solve=fill(_READ, **shown),
         wrong={
             "read-as-text": fill(_TEXT, **shown),
-            "other-byte-order": "# The payload's values in the other byte order.\n" + fill(_READ, **{**shown, "item": other + item}),
-            "damaged-too": "# The damaged records are listed, and count all the same.\n" + fill(_READ, **{**shown, "otherwise": "if True:"}),
+            "other-byte-order": "# The payload's values in the other byte order.\n"
+            + fill(_READ, **{**shown, "item": other + item}),
+            "damaged-too": "# The damaged records are listed, and count all the same.\n"
+            + fill(_READ, **{**shown, "otherwise": "if True:"}),
         },
     )

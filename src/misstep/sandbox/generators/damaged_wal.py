@@ -8,6 +8,7 @@ SQLite finds no valid header and removes it.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from misstep.sandbox.generators._dice import Dice
 from misstep.sandbox.generators._folder import Folder, fill, folder
@@ -141,14 +142,17 @@ def generate(seed: int) -> Folder:
     dice = Dice(__name__, seed)
     table = dice.choice(["orders", "visits", "parcels", "loans", "repairs", "deliveries", "bookings", "samples"])
     word, words = dice.choice([("item", THINGS), ("owner", PEOPLE), ("article", THINGS), ("person", PEOPLE)])
-    place, number = dice.choice(["town", "branch", "depot", "site"]), dice.choice(["cents", "grams", "points", "minutes"])
+    place, number = (
+        dice.choice(["town", "branch", "depot", "site"]),
+        dice.choice(["cents", "grams", "points", "minutes"]),
+    )
     start, length = dice.choice([(0, 4), (0, 8), (0, 12), (4, 4), (8, 4), (16, 8), (24, 8), (0, 12)])
     byte, page = dice.choice([0x00, 0xFF, 0xAA, 0x20]), dice.choice([1024, 2048, 4096, 8192])
     data, as_json = dice.choice(["data", "evidence", "disk", "store", "rescue"]), dice.chance(60)
     file = dice.choice([f"{table}.db", f"{table}.sqlite", "main.db", "site.sqlite3"])
     in_file, in_log = dice.between(90, 260), dice.between(20, 70)
 
-    def row(number_: int) -> list[object]:
+    def row(number_: int) -> list[Any]:
         return [number_, dice.choice(words), dice.choice(TOWNS), dice.between(100, 90000)]
 
     rows = [row(n) for n in range(1, in_file + in_log + 1)]
@@ -167,8 +171,10 @@ def generate(seed: int) -> Folder:
         if as_json
         else f"CSV with the first line `id,{word},{place},{number}`"
     )
-    damage = "bytes {} to {} of the log were overwritten with 0x{:02X}".format(start, start + length - 1, byte)
-    why = dice.choice(["The machine lost power, and then", "After a crash of the machine", "A disk failed; when it was copied,"])
+    damage = f"bytes {start} to {start + length - 1} of the log were overwritten with 0x{byte:02X}"
+    why = dice.choice(
+        ["The machine lost power, and then", "After a crash of the machine", "A disk failed; when it was copied,"]
+    )
     instruction = (
         f"`/app/{data}/{file}` is a SQLite database, with its write-ahead log `{file}-wal` beside it. {why} {damage} (bytes are "
         f"counted from 0); all else is intact. What was committed last, new rows, changes and deletions, is only in the log.\n\n"
@@ -185,13 +191,21 @@ def generate(seed: int) -> Folder:
         instruction=instruction,
         environment={
             ".build/make.py": fill(_MAKE, **values),
-            ".build/rows.json": json.dumps({"file": rows[:in_file], "log": rows[in_file:], "changed": changed, "deleted": deleted}),
+            ".build/rows.json": json.dumps(
+                {"file": rows[:in_file], "log": rows[in_file:], "changed": changed, "deleted": deleted}
+            ),
         },
         build=["python3 /app/.build/make.py"],
         expected={
-            "report": f"/app/{report_file}", "names": ["id", word, place, number], "rows": wanted, "folder": f"/app/{data}",
-            "files": [file, f"{file}-wal"], "damage": {"start": start, "length": length, "byte": byte}, "table": table, "alone": in_file,
-        },  # fmt: skip
+            "report": f"/app/{report_file}",
+            "names": ["id", word, place, number],
+            "rows": wanted,
+            "folder": f"/app/{data}",
+            "files": [file, f"{file}-wal"],
+            "damage": {"start": start, "length": length, "byte": byte},
+            "table": table,
+            "alone": in_file,
+        },
         check=_CHECK,
         more={"tests/mend.py": _MEND},
         solve=fill(_SOLVE, **values, mend=_MEND, report=report),
@@ -204,7 +218,7 @@ def generate(seed: int) -> Folder:
             ),
             "looked-first": fill(
                 "# A look at the database where it lies: the log is gone before it is copied.\n"
-                "python3 -c 'import sqlite3; print(sqlite3.connect(\"/app/@folder@/@file@\").execute(\"SELECT count(*) FROM @table@\").fetchone())'\n"
+                'python3 -c \'import sqlite3; print(sqlite3.connect("/app/@folder@/@file@").execute("SELECT count(*) FROM @table@").fetchone())\'\n'
                 "mkdir /tmp/copy\ncp -p /app/@folder@/@file@* /tmp/copy/\n@report@",
                 **values,
                 report=report,

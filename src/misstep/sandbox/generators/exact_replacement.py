@@ -138,6 +138,8 @@ def generate(seed: int) -> Folder:
             "as-text": fill(_AS_TEXT, **values),
             "everywhere": fill(_EVERYWHERE, **values),
             "one-after-another": fill(_CHAIN, **values),
-            "newline-at-the-end": "# Right, and then a newline at the end, as editors add it.\n" + solve + fill("echo >> /app/@file@\n", **values),
+            "newline-at-the-end": "# Right, and then a newline at the end, as editors add it.\n"
+            + solve
+            + fill("echo >> /app/@file@\n", **values),
         },
     )

@@ -163,7 +163,10 @@ def generate(seed: int) -> Folder:
         shown = [fill(one, **values) for one in asked]
         more = [fill(one, **values).replace("\\\\", "\\") for one in hidden]
         tests.append(
-            f"    def test_{name}(self):\n" + "".join(f"        self.assertEqual({module}.{name}{words}, {_call(source, name, words)})\n" for words in shown)
+            f"    def test_{name}(self):\n"
+            + "".join(
+                f"        self.assertEqual({module}.{name}{words}, {_call(source, name, words)})\n" for words in shown
+            )
         )
         calls += [[name, words, _call(source, name, words)] for words in [*shown, *more]]
         if name in faulty:
@@ -203,6 +206,7 @@ def generate(seed: int) -> Folder:
         wrong={
             "weaker-tests": f"# Everything passes, because it asks for less.\ncat > /app/test_{module}.py <<'PY'\nimport unittest\n\n\nclass Given(unittest.TestCase):\n"
             f"    def test_nothing(self):\n        pass\nPY\n" + fill(_RUN, **values_),
-            "the-given-cases": f"# The given tests pass: what they do not ask is still wrong.\ncat > /app/{module}.py <<'PY'\n{special}PY\n" + fill(_RUN, **values_),
+            "the-given-cases": f"# The given tests pass: what they do not ask is still wrong.\ncat > /app/{module}.py <<'PY'\n{special}PY\n"
+            + fill(_RUN, **values_),
         },
     )

@@ -125,7 +125,9 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     over, under = dice.choice([("overfull", "underfull"), ("overlong", "overshort"), ("protruding", "gaping")])
     replaced = dice.sample(SERVICES, 4)
     short = dice.sample(["yard", "barn", "shed", "inn", "dock", "hut"], 4)
-    long_ = dice.sample(["manufactory", "establishment", "headquarters", "conservatory", "observatory", "slaughterhouse"], 4)
+    long_ = dice.sample(
+        ["manufactory", "establishment", "headquarters", "conservatory", "observatory", "slaughterhouse"], 4
+    )
     words = {word: [a, b] for word, a, b in zip(replaced, short, long_, strict=True)}
     sheets = dice.choice(["sheets", "pages", "leaves"])
     lines: dict[str, list[str]] = {}
@@ -139,7 +141,9 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
                 size = len(line)
                 fits = [len(line) - len(word) + len(other) for other in words[word]]
                 mended = any(least <= one <= width for one in fits)
-                if {"fits": least <= size <= width, "over": width < size and mended, "under": size < least and mended}[kind]:
+                if {"fits": least <= size <= width, "over": width < size and mended, "under": size < least and mended}[
+                    kind
+                ]:
                     break
             else:
                 return None
@@ -180,14 +184,20 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         kind=KIND,
         missteps=MISSTEPS,
         instruction=instruction,
-        environment={"press.py": press, f"{sheets}.words": listed, **{f"{sheets}/{name}": "\n".join(one) + "\n" for name, one in lines.items()}},
+        environment={
+            "press.py": press,
+            f"{sheets}.words": listed,
+            **{f"{sheets}/{name}": "\n".join(one) + "\n" for name, one in lines.items()},
+        },
         build=["python3 /app/press.py"],
         expected={"sheets": sheets, "lines": lines, "words": words, "complaints": [over, under]},
         check=_CHECK,
         more={"tests/press.py": press},
         solve=right + "python3 press.py\n",
         wrong={
-            "what-a-search-finds": "# What a search of the log for the complaint finds, line by line; then the search finds nothing.\n" + partly + "python3 press.py\n",
+            "what-a-search-finds": "# What a search of the log for the complaint finds, line by line; then the search finds nothing.\n"
+            + partly
+            + "python3 press.py\n",
             "log-of-before": "# The sheets are right; page and log are those of before.\n" + right,
             "wider-page": f"# No complaint, since press no longer minds.\nsed -i 's/^WIDTH, LEAST, FOLD = .*/WIDTH, LEAST, FOLD = 99, 1, {fold}/' /app/press.py\npython3 /app/press.py\n",
         },

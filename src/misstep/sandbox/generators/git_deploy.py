@@ -119,7 +119,10 @@ print("published, and published again with each push")
 def generate(seed: int) -> Folder:
     dice = Dice(__name__, seed)
     name = dice.choice(SERVICES)
-    branches = [dice.choice(["main", "live", "production"]), *dice.sample(["dev", "staging", "preview", "beta", "next"], dice.between(1, 2))]
+    branches = [
+        dice.choice(["main", "live", "production"]),
+        *dice.sample(["dev", "staging", "preview", "beta", "next"], dice.between(1, 2)),
+    ]
     places = dict(zip(branches, dice.sample(TOWNS, len(branches)), strict=True))
     pages = {"index.html": f"<h1>{name} {dice.choice(TOWNS)} {dice.between(100, 999)}</h1>\n"}
     for thing in dice.sample(THINGS, dice.between(3, 6)):
@@ -134,7 +137,10 @@ def generate(seed: int) -> Folder:
     )
 
     def script(publish: str, hook: bool = True) -> str:
-        cases = "\n".join(f"        refs/heads/{branch}) {f'publish $new /srv/www/{place}' if hook else ':'} ;;" for branch, place in places.items())
+        cases = "\n".join(
+            f"        refs/heads/{branch}) {f'publish $new /srv/www/{place}' if hook else ':'} ;;"
+            for branch, place in places.items()
+        )
         pushes = "\n".join(f"git push -q /srv/git/{name}.git HEAD:refs/heads/{branch}" for branch in places)
         return fill(_SOLVE, name=name, publish=publish.rstrip("\n"), cases=cases, pushes=f"mkdir -p /srv/www\n{pushes}" if hook else
                     pushes + "".join(f"\nmkdir -p /srv/www/{place} && cp -r /app/site/. /srv/www/{place}/" for place in places.values()))  # fmt: skip
@@ -147,7 +153,15 @@ def generate(seed: int) -> Folder:
         missteps=MISSTEPS,
         instruction=instruction,
         environment={f"site/{path}": text for path, text in pages.items()},
-        expected={"name": name, "places": places, "pages": pages, "removed": removed, "changed": changed, "new": f"{dice.choice(THINGS)}-new.html", "other": other},
+        expected={
+            "name": name,
+            "places": places,
+            "pages": pages,
+            "removed": removed,
+            "changed": changed,
+            "new": f"{dice.choice(THINGS)}-new.html",
+            "other": other,
+        },
         check=_CHECK,
         needs=NEEDS,
         solve=script(_EXACT),

@@ -14,8 +14,8 @@ KIND = "deployment"
 MISSTEPS = ("destroyed-what-to-keep",)
 SAYS = {"a-new-file": "is no longer a link", "shipped-over-it": "not as it should be", "open-to-all": "mode"}
 
-_KEYS = "listen workers timeout retries log level cache limit burst window owner region backlog interval buffer proxy".split()
-_SECTIONS = "peers tls metrics storage queue audit access mail".split()
+_KEYS = "listen workers timeout retries log level cache limit burst window owner region backlog interval buffer proxy".split()  # noqa: SIM905
+_SECTIONS = "peers tls metrics storage queue audit access mail".split()  # noqa: SIM905
 _SOLVE = """\
 set -e
 python3 - <<'PY'
@@ -76,14 +76,26 @@ def generate(seed: int) -> Folder:
     keys, sections = dice.sample(_KEYS, 9), dice.sample(_SECTIONS, 4)
 
     def value() -> str:
-        return dice.choice([str(dice.between(1, 900)), f"10.{dice.between(0, 99)}.0.{dice.between(2, 250)}", f"/var/lib/{name}/{dice.choice(TOWNS)}", "no", "yes"])
+        return dice.choice(
+            [
+                str(dice.between(1, 900)),
+                f"10.{dice.between(0, 99)}.0.{dice.between(2, 250)}",
+                f"/var/lib/{name}/{dice.choice(TOWNS)}",
+                "no",
+                "yes",
+            ]
+        )
 
     remark = [
         f"{note} {name} of this site; ask {dice.choice(PEOPLE)} before you change the ports",
         f"{note} measured in {dice.choice(TOWNS)}, do not raise",
     ]
     # Per section: keys that the site has, keys of its own that are not shipped, and keys that are new.
-    plan = {"": (keys[:4], [], keys[4:6]), f"[{sections[0]}]": (keys[6:7], dice.sample(TOWNS, 2), keys[7:8]), f"[{sections[1]}]": ([], dice.sample(PEOPLE, 1), [])}
+    plan = {
+        "": (keys[:4], [], keys[4:6]),
+        f"[{sections[0]}]": (keys[6:7], dice.sample(TOWNS, 2), keys[7:8]),
+        f"[{sections[1]}]": ([], dice.sample(PEOPLE, 1), []),
+    }
     fresh = {f"[{sections[2]}]": dice.sample(keys, 2)}
     if dice.chance(60):
         fresh[f"[{sections[3]}]"] = dice.sample(keys, 2)
@@ -121,7 +133,12 @@ def generate(seed: int) -> Folder:
         missteps=MISSTEPS,
         instruction=instruction,
         environment={".build/site": "\n".join(site) + "\n", f"{file}.new": "\n".join(shipped) + "\n"},
-        build=[f"mkdir -p /srv/{name}", f"cp /app/.build/site {real}", f"chmod {mode:o} {real}", f"ln -s {real} /app/{file}"],
+        build=[
+            f"mkdir -p /srv/{name}",
+            f"cp /app/.build/site {real}",
+            f"chmod {mode:o} {real}",
+            f"ln -s {real} /app/{file}",
+        ],
         expected={"link": f"/app/{file}", "real": real, "lines": wanted, "mode": mode},
         check=_CHECK,
         solve=fill(_SOLVE, **values, write=_KEEP),
@@ -129,7 +146,14 @@ def generate(seed: int) -> Folder:
             "a-new-file": "# The right text, in a new file where the link was.\n"
             + fill(_SOLVE, **values, write='open(path + ".tmp", "w").write(text)\nos.replace(path + ".tmp", path)'),
             "open-to-all": "# The right text in the right place; everybody may read it now.\n"
-            + fill(_SOLVE, **values, write='real = os.path.realpath(path)\nopen(real + ".tmp", "w").write(text)\nos.replace(real + ".tmp", real)'),
-            "shipped-over-it": fill("# Everything of the new version, and nothing of the site.\ncat /app/@file@.new > /app/@file@\n", **values),
+            + fill(
+                _SOLVE,
+                **values,
+                write='real = os.path.realpath(path)\nopen(real + ".tmp", "w").write(text)\nos.replace(real + ".tmp", real)',
+            ),
+            "shipped-over-it": fill(
+                "# Everything of the new version, and nothing of the site.\ncat /app/@file@.new > /app/@file@\n",
+                **values,
+            ),
         },
     )

@@ -48,7 +48,12 @@ def _rules(dice: Dice, wheels: int) -> list[tuple[str, str]]:
     """Rules as a person says them, and as Python tests them on the digits `d` and the number `n`."""
     a, b, c = dice.sample(range(wheels), 3)
     name = _ORDINAL
-    total, divisor, gap, twice = dice.between(9, 17), dice.choice([3, 7, 9, 11, 13]), dice.between(2, 4), dice.between(0, 9)
+    total, divisor, gap, twice = (
+        dice.between(9, 17),
+        dice.choice([3, 7, 9, 11, 13]),
+        dice.between(2, 4),
+        dice.between(0, 9),
+    )
     pool = [
         ("no digit occurs twice", f"len(set(d)) == {wheels}"),
         (f"the {name[a]} digit is greater than the {name[b]}", f"d[{a}] > d[{b}]"),
@@ -97,6 +102,7 @@ def generate(seed: int) -> Folder:
         wrong={
             "no-leading-zero": "# Numbers, not codes: those that begin with 0 are missing.\n"
             + fill(_SOLVE, **values, cut='found = [code for code in found if code[0] != "0"]\n'),
-            "a-sample": "# The first ten, as a proof that it can be done.\n" + fill(_SOLVE, **values, cut="found = found[:10]\n"),
+            "a-sample": "# The first ten, as a proof that it can be done.\n"
+            + fill(_SOLVE, **values, cut="found = found[:10]\n"),
         },
     )

@@ -8,6 +8,7 @@ belongs to the session and goes with it, one gets the status codes by habit.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from misstep.sandbox.generators._dice import Dice
 from misstep.sandbox.generators._folder import Folder, fill, folder
@@ -36,7 +37,7 @@ Port @port@ of the loopback address, HTTP.
 * Everything else answers 404.
 * Nothing is kept on disk: it begins with no names.
 """
-_SERVER = '''\
+_SERVER = """\
 import json
 import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -82,8 +83,21 @@ class Handler(BaseHTTPRequestHandler):
 
 
 ThreadingHTTPServer(("127.0.0.1", @port@), Handler).serve_forever()
-'''
-_VALUE = {"sum": "sum(numbers)", "max": "max(numbers)", "min": "min(numbers)", "last": "numbers[-1]", "count": "len(numbers)"}
+"""
+_VALUE_OF: dict[str, Callable[[list[int]], int]] = {
+    "sum": sum,
+    "max": max,
+    "min": min,
+    "last": lambda numbers: numbers[-1],
+    "count": len,
+}
+_VALUE = {
+    "sum": "sum(numbers)",
+    "max": "max(numbers)",
+    "min": "min(numbers)",
+    "last": "numbers[-1]",
+    "count": "len(numbers)",
+}
 _START = """\
 cat > /app/@name@.py <<'PY'
 @server@PY
@@ -125,8 +139,7 @@ def _exchange(dice: Dice, put: str, shown: str, how: str, fold: bool, done: int,
     names = dice.sample(THINGS, 5)
 
     def look() -> list[object]:
-        value = {"sum": sum, "max": max, "min": min, "last": lambda n: n[-1], "count": len}[how]
-        return ["GET", f"/{shown}", 200, [[name, value(kept[name])] for name in sorted(kept)]]
+        return ["GET", f"/{shown}", 200, [[name, _VALUE_OF[how](kept[name])] for name in sorted(kept)]]
 
     for round_ in range(18):
         name = dice.choice(names[:4])
@@ -140,8 +153,7 @@ def _exchange(dice: Dice, put: str, shown: str, how: str, fold: bool, done: int,
             del kept[key]
             asked.append(["DELETE", f"/{put}/{names[4]}", 404, None])
             asked.append(look())
-    for number_ in ("x", "1.5", "1234567", "--2"):
-        asked.append(["POST", f"/{put}/{names[4]}/{number_}", bad, None])
+    asked += [["POST", f"/{put}/{names[4]}/{text}", bad, None] for text in ("x", "1.5", "1234567", "--2")]
     asked += [["POST", f"/{put}/a-b/3", 404, None], ["GET", "/", 404, None], ["GET", f"/{put}/{names[0]}", 404, None]]
     return [*asked, look()]
 
@@ -152,9 +164,20 @@ def generate(seed: int) -> Folder:
     shown, how = dice.choice(["all", "names", "table", "now", "summary", "state"]), dice.choice(sorted(_HOW))
     port, fold = dice.between(7000, 9899), dice.chance(50)
     done, bad = dice.choice([201, 202, 204]), dice.choice([400, 409, 422])
-    values = {"name": name, "title": name.capitalize(), "put": put, "list": shown, "port": port, "done": done, "bad": bad}
+    values = {
+        "name": name,
+        "title": name.capitalize(),
+        "put": put,
+        "list": shown,
+        "port": port,
+        "done": done,
+        "bad": bad,
+    }
     spec = fill(
-        _SPEC, **values, how=_HOW[how], fold=", and `A` and `a` are the same: names are kept in small letters" if fold else ""
+        _SPEC,
+        **values,
+        how=_HOW[how],
+        fold=", and `A` and `a` are the same: names are kept in small letters" if fold else "",
     )
     server = fill(_SERVER, **values, value=_VALUE[how], lower=".lower()" if fold else "")
     detached = f"setsid nohup python3 /app/{name}.py > /app/{name}.log 2>&1 < /dev/null"
@@ -162,7 +185,7 @@ def generate(seed: int) -> Folder:
     habit = re.sub(rf"self\.answer\({done}( if|\))", r"self.answer(200\1", server)
     asked = dice.choice(
         [
-            f"Write the service that `/app/SPEC.md` describes, and start it.",
+            "Write the service that `/app/SPEC.md` describes, and start it.",
             f"`/app/SPEC.md` describes a service, {name}. It does not exist yet: write it, and have it running.",
             f"We need {name}, the service of `/app/SPEC.md`, up on this machine.",
         ]
@@ -190,5 +213,3 @@ def generate(seed: int) -> Folder:
             + fill(_START, **values, server=habit, launch=detached),
         },
     )
-
-

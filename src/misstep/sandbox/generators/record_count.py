@@ -57,10 +57,20 @@ def generate(seed: int) -> Folder:
 def _attempt(seed: int, dice: Dice) -> Folder | None:
     key, version = dice.choice(["id", "number", "code", "ref"]), dice.choice(["version", "revision", "edition"])
     state, states = dice.choice(
-        [("status", ["open", "closed", "draft"]), ("state", ["active", "retired", "planned"]), ("stage", ["final", "trial", "void"])]
+        [
+            ("status", ["open", "closed", "draft"]),
+            ("state", ["active", "retired", "planned"]),
+            ("stage", ["final", "trial", "void"]),
+        ]
     )
-    place, places = dice.choice([("town", dice.sample(TOWNS, 4)), ("depot", dice.sample(TOWNS, 3)), ("colour", dice.sample(COLOURS, 4))])
-    number, title, body = dice.choice(["weight", "price", "pages", "minutes"]), dice.choice(["title", "name"]), dice.choice(["note", "text"])
+    place, places = dice.choice(
+        [("town", dice.sample(TOWNS, 4)), ("depot", dice.sample(TOWNS, 3)), ("colour", dice.sample(COLOURS, 4))]
+    )
+    number, title, body = (
+        dice.choice(["weight", "price", "pages", "minutes"]),
+        dice.choice(["title", "name"]),
+        dice.choice(["note", "text"]),
+    )
     wanted_state, wanted_places, least = dice.choice(states), dice.sample(places, 2), dice.between(15, 60)
     as_csv = dice.chance(50)
     rows: list[dict[str, object]] = []
@@ -68,15 +78,21 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     def spelled(word: str) -> str:
         return dice.choice([word, word, word.upper(), word.capitalize()])
 
+    def record(count: int, at: int) -> dict[str, object]:
+        notes = [" ".join(dice.sample([*THINGS, *PEOPLE], dice.between(1, 4))) for _ in range(dice.between(0, 3))]
+        return {
+            key: f"{count:04d}",
+            version: at,
+            state: spelled(dice.choice(states)),
+            place: spelled(dice.choice(places)),
+            number: dice.between(1, 100),
+            f"old_{number}": dice.between(1, 100),
+            title: " ".join(dice.sample(THINGS, 2)),
+            body: ", ".join(notes),
+        }
+
     for count in range(dice.between(90, 160)):
-        for at in range(1, dice.choice([1, 1, 2, 3]) + 1):
-            rows.append(
-                {
-                    key: f"{count:04d}", version: at, state: spelled(dice.choice(states)), place: spelled(dice.choice(places)),
-                    number: dice.between(1, 100), f"old_{number}": dice.between(1, 100), title: " ".join(dice.sample(THINGS, 2)),
-                    body: ", ".join(" ".join(dice.sample([*THINGS, *PEOPLE], dice.between(1, 4))) for _ in range(dice.between(0, 3))),
-                }
-            )  # fmt: skip
+        rows += [record(count, at) for at in range(1, dice.choice([1, 1, 2, 3]) + 1)]
     rows = dice.shuffled(rows)
 
     name, how, words = dice.choice(
@@ -89,7 +105,10 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
     )  # fmt: skip
     clauses = [
         (f"whose `{state}` is `{wanted_state}`", f'row["{state}"].lower() == "{wanted_state}"'),
-        (f"whose `{place}` is `{wanted_places[0]}` or `{wanted_places[1]}`", f'row["{place}"].lower() in {tuple(wanted_places)}'),
+        (
+            f"whose `{place}` is `{wanted_places[0]}` or `{wanted_places[1]}`",
+            f'row["{place}"].lower() in {tuple(wanted_places)}',
+        ),
         (f"whose `{number}` is at least {least}", f'row["{number}"] >= {least}'),
     ]
     some = [clauses[0], *dice.sample(clauses[1:], dice.between(1, 2))]
@@ -104,7 +123,11 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         latest[row[key]] = row
     exact = rule.replace(".lower()", "")
     answer = figure(list(latest.values()), rule)
-    others = [figure(rows, rule), figure(list(latest.values()), exact), figure([row for row in rows if row[version] == 1], rule)]
+    others = [
+        figure(rows, rule),
+        figure(list(latest.values()), exact),
+        figure([row for row in rows if row[version] == 1], rule),
+    ]
     if answer in others or not answer:
         return None
 
@@ -123,7 +146,10 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         load = f'rows = [json.loads(line) for line in open("/app/{file}")]'
         form = "one JSON object a line"
     values = {"file": file, "load": load, "version": version, "number": number, "figure": how}
-    keep = {one: fill(text_, key=key, version=version) for one, text_ in (("latest", _LATEST), ("first", _FIRST), ("every", _EVERY))}
+    keep = {
+        one: fill(text_, key=key, version=version)
+        for one, text_ in (("latest", _LATEST), ("first", _FIRST), ("every", _EVERY))
+    }
     instruction = (
         f"`/app/{file}` holds a {stem if stem != 'records' else 'register'} with all its versions, in no order: {form}. A record (`{key}`) has several versions; the one with "
         f"the highest `{version}` counts, and the others do not.\n\nWrite to `/app/answer.txt`, as a number and nothing else, {words}, over the records "
@@ -142,7 +168,9 @@ def _attempt(seed: int, dice: Dice) -> Folder | None:
         solve=fill(_SOLVE, **values, rule=rule, keep=keep["latest"]),
         wrong={
             "all-versions": "# Every version counts.\n" + fill(_SOLVE, **values, rule=rule, keep=keep["every"]),
-            "first-version": "# The first version of each record counts.\n" + fill(_SOLVE, **values, rule=rule, keep=keep["first"]),
-            "one-spelling": "# The selector's values as the task spells them, and no other way.\n" + fill(_SOLVE, **values, rule=exact, keep=keep["latest"]),
+            "first-version": "# The first version of each record counts.\n"
+            + fill(_SOLVE, **values, rule=rule, keep=keep["first"]),
+            "one-spelling": "# The selector's values as the task spells them, and no other way.\n"
+            + fill(_SOLVE, **values, rule=exact, keep=keep["latest"]),
         },
     )

@@ -72,7 +72,11 @@ print("tidy, and everything else is there")
 
 def generate(seed: int) -> Folder:
     dice = Dice(__name__, seed)
-    top, keep, link = dice.choice(["backups", "exports", "reports", "dumps"]), dice.choice(TOWNS), dice.choice(["archive", "yearly", "legal"])
+    top, keep, link = (
+        dice.choice(["backups", "exports", "reports", "dumps"]),
+        dice.choice(TOWNS),
+        dice.choice(["archive", "yearly", "legal"]),
+    )
     ending = dice.choice([".tar", ".csv", ".sql", ".log", ".txt"])
     limit = f"{dice.between(2021, 2025)}-{dice.between(2, 11):02d}-{dice.between(2, 27):02d}"
     below = dice.sample(PEOPLE, 3)
@@ -89,7 +93,9 @@ def generate(seed: int) -> Folder:
         for _ in range(dice.between(5, 9)):
             files[base + name(dice.between(year - 2, year + 1))] = f"{dice.below(2**31)}\n"
         files[base + name(year - 1, f"{ending}.sig")] = "signed\n"  # another ending
-        files[base + f"{dice.choice(THINGS)} {dice.choice(THINGS)}-{year - 2}-05-0{dice.between(1, 9)}{ending}"] = f"{dice.below(2**31)}\n"
+        files[base + f"{dice.choice(THINGS)} {dice.choice(THINGS)}-{year - 2}-05-0{dice.between(1, 9)}{ending}"] = (
+            f"{dice.below(2**31)}\n"
+        )
         files[base + f"{dice.choice(THINGS)}-{limit}{ending}"] = "of the day itself\n"
     old = sorted(path for path in files if path.endswith(ending) and path[: -len(ending)][-10:] < limit)
     pinned = dice.sample(old, 3)
@@ -101,7 +107,14 @@ def generate(seed: int) -> Folder:
     outside = sorted({name(year - 1) for _ in range(3)})
     kept = {path: text for path, text in files.items() if path not in gone}
     kept |= {f"/srv/{keep}/{one}": one for one in outside}
-    values = {"top": top, "keep": keep, "link": link, "outside": json.dumps(outside), "ending": ending.replace(".", "\\."), "limit": limit}
+    values = {
+        "top": top,
+        "keep": keep,
+        "link": link,
+        "outside": json.dumps(outside),
+        "ending": ending.replace(".", "\\."),
+        "limit": limit,
+    }
     plain = {"nothing": "", "follow": "", "more": ""}
     opening = dice.choice([f"`/app/{top}` has to be tidied up.", f"There is too much in `/app/{top}`."])
     instruction = (
@@ -120,8 +133,11 @@ def generate(seed: int) -> Folder:
         check=_CHECK,
         solve=fill(_SOLVE, **values, **plain),
         wrong={
-            "the-pinned-too": "# By the date alone: the list of what stays was not read.\n" + fill(_SOLVE, **values, **{**plain, "nothing": " and set()"}),
-            "names-with-spaces": "# As a loop over words does it: names with a space are missed.\n" + fill(_SOLVE, **values, **{**plain, "more": ' and " " not in name'}),
-            "through-the-link": "# Links are followed, as `find -L` does.\n" + fill(_SOLVE, **values, **{**plain, "follow": ", followlinks=True"}),
+            "the-pinned-too": "# By the date alone: the list of what stays was not read.\n"
+            + fill(_SOLVE, **values, **{**plain, "nothing": " and set()"}),
+            "names-with-spaces": "# As a loop over words does it: names with a space are missed.\n"
+            + fill(_SOLVE, **values, **{**plain, "more": ' and " " not in name'}),
+            "through-the-link": "# Links are followed, as `find -L` does.\n"
+            + fill(_SOLVE, **values, **{**plain, "follow": ", followlinks=True"}),
         },
     )
