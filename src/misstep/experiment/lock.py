@@ -197,7 +197,7 @@ def read(folder: Path) -> Panel:
         LockError, DesignError, ScheduleError: the file and what was expected.
     """
     locked = read_lock(folder / LOCK)
-    design = Design.load(folder / DESIGN, folder / locked["base"])
+    design = Design.load(folder / DESIGN, (folder / locked["base"]).resolve())
     try:
         slots = tuple(read_schedule(folder / SCHEDULE))
     except OSError as error:
@@ -259,7 +259,7 @@ def verify(folder: Path, analysis: bool = False) -> str:
     """
     locked = read_lock(folder / LOCK)
     try:
-        panel = Panel(folder, locked, Design.load(folder / DESIGN, folder / locked["base"]), ())
+        panel = Panel(folder, locked, Design.load(folder / DESIGN, (folder / locked["base"]).resolve()), ())
         return next(_differences(panel, analysis), "")
     except (DesignError, OSError) as error:
         return str(error)
