@@ -31,9 +31,18 @@ def read(path: Path, watch: Watch | None = None) -> dict[str, Any]:
 
 def files_of(path: Path) -> list[Path]:
     """The policies' files that a portfolio file names. Nothing of them is run. Raises PortfolioError."""
-    items = _parsed(path).get("policy")
-    named = [item.get("file") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    return [(path.parent / name).resolve() for name in named if isinstance(name, str)]
+    items = _parsed(path).get("policy", [])
+    if not isinstance(items, list):
+        raise PortfolioError(f"{path}: {wrong('policy', '[[policy]] tables', items)}")
+    found = []
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            raise PortfolioError(f"{path}: {wrong(f'policy {number}', 'a [[policy]] table', item)}")
+        if "file" in item:
+            if not isinstance(item["file"], str):
+                raise PortfolioError(f"{path}: {wrong(f'policy {number}: file', 'a path', item['file'])}")
+            found.append((path.parent / item["file"]).resolve())
+    return found
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -176,11 +185,35 @@ def sources(plain: dict[str, Any]) -> dict[str, Path]:
     for rule in plain["rules"]:
         module = str(rule["module"])
         if module.endswith(".py"):
-            named[module] = Path(module)
+            named.update((str(file), file) for file in reached(Path(module)))
         else:
             where = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
             named[f"misstep/{where.relative_to(PACKAGE).as_posix()}"] = where
     return named
+
+
+def reached(file: Path) -> list[Path]:
+    """A policy's file, and what it imports from beside it, wherever in the code that stands."""
+    import ast
+
+    found: dict[Path, None] = {file: None}
+    waiting = [file]
+    while waiting:
+        path = waiting.pop()
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            continue  # it is hashed, or named as missing, all the same
+        names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+        names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        for name in sorted({name.partition(".")[0] for name in names} - {""}):
+            for beside in {file.parent, path.parent}:
+                package = beside / name
+                inner = [beside / f"{name}.py", *(sorted(package.rglob("*.py")) if package.is_dir() else ())]
+                new = [p for p in inner if p.is_file() and p not in found]
+                found.update(dict.fromkeys(new))
+                waiting += new
+    return list(found)
 
 
 def verify(locked: dict[str, Any]) -> str:
@@ -188,6 +221,10 @@ def verify(locked: dict[str, Any]) -> str:
     kept = locked.get("sources")
     if not isinstance(kept, dict) or not kept:
         return "the lock names no sources"
+    import misstep
+
+    if locked.get("misstep") != misstep.__version__:
+        return f"the lock was made with misstep {locked.get('misstep')}, this is {misstep.__version__}"
     now = sources(locked)
     for name in sorted(kept.keys() | now.keys()):
         if name not in now:
