@@ -270,7 +270,8 @@ def test_a_plugin_is_a_file_of_its_own(home: Path, name: str, place: str) -> Non
     install(name)
     assert installed(name) == "yes"
     uninstall(name)
-    assert not path.exists()
+    assert not any(home.iterdir())
+    path.parent.mkdir(parents=True)
     path.write_text("// a plugin of mine")
     with pytest.raises(InstallError, match="is not ours"):
         plan_install(name)
@@ -298,6 +299,16 @@ def test_a_link_stays_a_link(home: Path) -> None:
     assert path.is_symlink() and "hook.py" in real.read_text()
     uninstall("claude-code")
     assert path.is_symlink() and real.read_text() == "{}"
+
+
+def test_a_link_to_what_is_not_there_yet(home: Path) -> None:
+    path = config_file("claude-code", "user", Path.cwd())
+    path.parent.mkdir(parents=True)
+    path.symlink_to(home / "dotfiles" / "claude" / "settings.json")
+    install("claude-code")
+    assert path.is_symlink() and "hook.py" in (home / "dotfiles/claude/settings.json").read_text()
+    uninstall("claude-code")
+    assert path.is_symlink() and not (home / "dotfiles").exists()
 
 
 def test_a_project(home: Path) -> None:

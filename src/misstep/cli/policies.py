@@ -203,6 +203,7 @@ def trust(folder: str, revoke: bool) -> None:
             done = "is trusted no more" if trusted.revoke(path) else "was not trusted"
             click.echo(f"{path} {done}")
             return
+        _form(Path(path))
         files = trusted.trust(path)
     except (PortfolioError, trusted.TrustError) as error:
         raise Failure(str(error)) from error
@@ -210,6 +211,22 @@ def trust(folder: str, revoke: bool) -> None:
         raise Failure(f"{error.filename}: {error.strerror}") from error
     for file in files:
         click.echo(f"trusted as it is: {file}")
+
+
+def _form(path: Path) -> None:
+    """Whether a portfolio file has the form of one, without running what it names. Raises Failure."""
+    import tomllib
+
+    try:
+        items = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("policy", [])
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"{path}: no TOML: {error}") from error
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise Failure(f"{path}: policy: [[policy]] tables are expected")
+    if not all(isinstance(item.get("file", ""), str) for item in items):
+        raise Failure(f"{path}: policy: file: the path of a Python file is expected")
 
 
 @command.command()

@@ -78,9 +78,9 @@ def _run(host: str, program: str, port: int, folder: Path) -> tuple[list[str], d
         return [program, "-p", prompt, "-m", "gemini-2.5-pro"], env
     if host == "opencode":
         model = {"word": {"name": "Canary", "tool_call": True, "limit": {"context": 100_000, "output": 1000}}}
-        provider: dict[str, Any] = {"npm": "@ai-sdk/openai-compatible", "name": "Canary", "models": model}
-        provider["options"] = {"baseURL": f"{url}/v1", "apiKey": "none"}
-        content = {"provider": {"canary": provider}, "autoupdate": False, "share": "disabled"}
+        options = {"baseURL": f"{url}/v1", "apiKey": "none"}
+        served = {"npm": "@ai-sdk/openai-compatible", "name": "Canary", "models": model, "options": options}
+        content = {"provider": {"canary": served}, "autoupdate": False, "share": "disabled"}
         env = {"OPENCODE_CONFIG_CONTENT": json.dumps(content), "XDG_DATA_HOME": str(folder / "data")}
         env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
         return [program, "run", "--model", "canary/word", prompt], env

@@ -7,29 +7,36 @@ that `uninstall` gives it back byte for byte when nothing else has changed it si
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import jsonc
-from ._paths import digest, guard_home, make_folder
+from ._files import (
+    MARK,
+    InstallError,
+    blamed,
+    bytes_of,
+    forget,
+    had_of,
+    hooks_of,
+    original_of,
+    read_only,
+    remember,
+    replace,
+    text_of,
+)
 from .hosts import host
 
 SECONDS = 30
 """After which a host may end a hook of ours; it never comes to that."""
 HOOK = Path(__file__).resolve().with_name("hook.py")
-MARK = "misstep/guard/hook.py"
-"""By which our entries are known."""
-
-
-class InstallError(Exception):
-    """A configuration that cannot be edited, with the file's name."""
 
 
 @dataclass
@@ -60,6 +67,8 @@ class Plan:
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    known: list[Path] = field(default_factory=list)
+    """The files that an installation may have changed."""
 
     @property
     def empty(self) -> bool:
@@ -129,19 +138,6 @@ def scopes(name: str, project: Path) -> dict[str, Path]:
     return found
 
 
-def blamed(error: OSError, path: Path) -> str:
-    """What an error is about: not the file that could not be made, but what stands in the way of it."""
-    place = Path(os.path.abspath(error.filename)) if isinstance(error.filename, str) else path
-    for above in (place, *place.parents):
-        if os.path.lexists(above):
-            if above != path and not above.is_dir():
-                return f"{above} is no folder"
-            if above != place and not os.access(above, os.W_OK | os.X_OK):
-                return f"{above}: {error.strerror or error}"
-            break
-    return f"{place}: {error.strerror or error}"
-
-
 def group(name: str) -> dict[str, Any]:
     """Our entry for one event."""
     adapter = host(name)
@@ -159,33 +155,27 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     adapter = host(name)
     where = project or Path.cwd()
     path = config_file(name, scope, where)
-    before = _bytes(path)
+    before = bytes_of(path)
     if hasattr(adapter, "whole_file"):
         if before is not None and MARK.encode() not in before:
             raise InstallError(f"{path} is there and is not ours")
         made = Plan([Change(path, before, adapter.whole_file(command(name)).encode())])
         made.notes += _project_note(adapter, scope)
         return made
-    text = _text(path, before)
+    text = text_of(path, before)
     if hasattr(adapter, "entry") and text.strip() == "{}":
         text = '{\n  "version": 1\n}\n'
     ours = group(name)
     try:
-        found = jsonc.parse(text).plain()
-        if not isinstance(found, dict):
-            raise jsonc.JsoncError("the file is no object")
-        hooks = found.get("hooks", {})
-        if not isinstance(hooks, dict):
-            raise jsonc.JsoncError("hooks is no object")
-        for event in hooks:
+        for event in hooks_of(text):
             known = event in adapter.EVENTS
             cleared = _cut_ours(text, event, lambda place, e, known=known: not known or not _is_current(place, e, ours))  # type: ignore[misc]
             if cleared != text and not known and jsonc.bare(cleared, ["hooks", event]):
                 cleared = jsonc.cut(cleared, ["hooks", event])
             text = cleared
-        found = jsonc.parse(text).plain()
+        hooks = hooks_of(text)
         for event in adapter.EVENTS:
-            if not any(True for _ in _places(found.get("hooks", {}).get(event))):
+            if not any(True for _ in _places(hooks.get(event))):
                 text = jsonc.added(text, ["hooks", event], ours)
     except jsonc.JsoncError as error:
         raise InstallError(f"{path}: {error}") from None
@@ -207,30 +197,28 @@ def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) 
     """The changes that take the guard out of a host. Raises InstallError."""
     adapter = host(name)
     path = config_file(name, scope, project or Path.cwd())
-    plan = Plan()
-    before = _bytes(path)
+    plan = Plan(known=[path])
+    before = bytes_of(path)
     if hasattr(adapter, "whole_file"):
-        ours = before is not None and MARK.encode() in before
-        return Plan([Change(path, before, None)]) if ours else plan
+        if before is not None and MARK.encode() in before:
+            plan.changes.append(Change(path, before, None))
+        return plan
     if before is not None:
-        after, exact = _original(path, before)
+        after, exact = original_of(path, before)
         if not exact:
             try:
-                text = _text(path, before)
-                found = jsonc.parse(text).plain()
-                if not isinstance(found, dict):
-                    raise jsonc.JsoncError("the file is no object")
-                hooks = found.get("hooks")
-                had = _had(path)
-                for event in hooks if isinstance(hooks, dict) else {}:
+                text = whole = text_of(path, before)
+                hooks = hooks_of(text, odd=True)
+                had = had_of(path)
+                for event in hooks:
                     cleared = _cut_ours(text, event, lambda place, e: True)
                     made = had is not None and event not in had
                     if cleared != text and made and jsonc.bare(cleared, ["hooks", event]):
                         cleared = jsonc.cut(cleared, ["hooks", event])
                     text = cleared
-                if isinstance(hooks, dict) and had == set() and text.encode() != before and jsonc.bare(text, ["hooks"]):
+                if had == set() and text != whole and jsonc.bare(text, ["hooks"]):
                     text = jsonc.cut(text, ["hooks"])
-                after = text.encode()
+                after = before if text == whole else text.encode()
             except jsonc.JsoncError as error:
                 raise InstallError(f"{path}: {error}") from None
         plan.changes.append(Change(path, before, after))
@@ -240,131 +228,34 @@ def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) 
 
 
 def carry_out(plan: Plan, installing: bool) -> None:
-    """Make the changes, each file replaced at once, its mode kept. Raises InstallError, before any change where a file is
-    read-only."""
-    for change in plan.changes:
-        if change.before is not None and change.before != change.after and _read_only(change.path):
+    """Make the changes: all, or none where one of them fails. Each file is replaced at once, its mode and owner kept.
+
+    Folders that an installation makes go with it. Raises InstallError, before any change where a file is read-only.
+    """
+    changes = [change for change in plan.changes if change.before != change.after]
+    for change in changes:
+        if change.before is not None and read_only(change.path):
             raise InstallError(f"{change.path} is read-only, and stays as it is")
-    for change in plan.changes:
-        if change.before == change.after:
-            continue
-        if _bytes(change.path) != change.before:
-            raise InstallError(f"{change.path} changed meanwhile: run the command again")
-        try:
-            if installing:
-                _remember(change)
-            _replace(change.path, change.after)
-        except OSError as error:
-            raise InstallError(f"{change.path}: {error.strerror or error}") from None
-        if not installing:
-            _record(change.path).unlink(missing_ok=True)
-
-
-def _read_only(path: Path) -> bool:
-    """Whether a file's owner may not write it. By its mode: root may write all, and a rename asks no file."""
+    undo: list[Callable[[], None]] = []
     try:
-        return not path.stat().st_mode & 0o200 or not os.access(path, os.W_OK)
-    except OSError:
-        return False
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InstallError(f"{path}: {error.strerror or error}") from None
-
-
-def _text(path: Path, data: bytes | None) -> str:
-    try:
-        text = (data or b"").decode()
-    except UnicodeDecodeError:
-        raise InstallError(f"{path}: not UTF-8") from None
-    return text if text.strip() else "{}\n"
-
-
-def _record(path: Path) -> Path:
-    return Path(guard_home()) / "installs" / f"{digest(str(path).encode())}.json"
-
-
-def _remember(change: Change) -> None:
-    """Keep the file as it was, and the hash of what we make of it. A second installation keeps the first one's original."""
-    record = _record(change.path)
-    original = change.before
-    known, exact = _original(change.path, change.before or b"")
-    had = _had(change.path)
-    if exact or had is None or MARK.encode() not in (change.before or b""):
-        had = _containers(known if exact else original)
-    if exact:
-        original = known
-    make_folder(str(record.parent))
-    kept = {
-        "path": str(change.path),
-        "before": None if original is None else original.decode("latin-1"),
-        "after": hashlib.sha256(change.after or b"").hexdigest(),
-        "had": sorted(had),
-    }
-    _replace(record, json.dumps(kept).encode(), 0o600)
-
-
-def _containers(data: bytes | None) -> set[str]:
-    """The keys of `hooks` in a file that no entry of ours needs, "" for `hooks` itself: what stays when it is empty."""
-    try:
-        found = jsonc.parse(_text(Path(), data)).plain()
-    except (jsonc.JsoncError, InstallError):
-        return set()  # a file of another kind
-    hooks = found.get("hooks") if isinstance(found, dict) else None
-    return {"", *hooks} if isinstance(hooks, dict) else set()
-
-
-def _had(path: Path) -> set[str] | None:
-    """What `_containers` said of the file before the guard; None where that is not known."""
-    try:
-        kept = json.loads(_record(path).read_text())
-        if "had" in kept:
-            return {str(key) for key in kept["had"]}
-        before = kept["before"]
-        return _containers(None if before is None else before.encode("latin-1"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _original(path: Path, now: bytes) -> tuple[bytes | None, bool]:
-    """The file as it was before the guard, and whether it is as the guard left it."""
-    try:
-        kept = json.loads(_record(path).read_text())
-        if kept["after"] != hashlib.sha256(now).hexdigest():
-            return None, False
-        before = kept["before"]
-        return (None if before is None else before.encode("latin-1")), True
-    except (OSError, ValueError, KeyError, TypeError):
-        return None, False
-
-
-def _replace(path: Path, data: bytes | None, mode: int | None = None) -> None:
-    # A settings file is often a link into a repository of dotfiles: the file it points to is the one to replace.
-    path = Path(os.path.realpath(path))
-    if data is None:
-        path.unlink(missing_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if mode is None:
-        try:
-            mode = path.stat().st_mode & 0o777
-        except OSError:
-            mode = 0o600
-    made = path.with_name(f"{path.name}.{os.getpid()}.new")
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            out.write(data)
-            os.fchmod(out.fileno(), mode)
-        made.replace(path)
-    except OSError:
-        made.unlink(missing_ok=True)
+        for change in changes:
+            if bytes_of(change.path) != change.before:
+                raise InstallError(f"{change.path} changed meanwhile: run the command again")
+            try:
+                if installing:
+                    undo += remember(change.path, change.before, change.after)
+                replace(change.path, change.after)
+            except OSError as error:
+                raise InstallError(blamed(error, change.path)) from None
+            undo.append(partial(replace, change.path, change.before))
+    except BaseException:
+        for step in reversed(undo):
+            with suppress(OSError):
+                step()
         raise
+    if not installing:
+        for path in plan.known:
+            forget(path)
 
 
 def installed(name: str, scope: str = "user", project: Path | None = None) -> str:
@@ -372,15 +263,15 @@ def installed(name: str, scope: str = "user", project: Path | None = None) -> st
     adapter = host(name)
     path = config_file(name, scope, project or Path.cwd())
     if hasattr(adapter, "whole_file"):
-        there = _bytes(path)
+        there = bytes_of(path)
         if there is None or MARK.encode() not in there:
             return "no"
         return "yes" if there == adapter.whole_file(command(name)).encode() else "other version"
     try:
-        hooks = jsonc.parse(_text(path, _bytes(path))).plain().get("hooks", {})
-        found = {e: list(_places(hooks.get(e, []))) for e in adapter.EVENTS}
-    except (jsonc.JsoncError, AttributeError, TypeError) as error:
+        hooks = hooks_of(text_of(path, bytes_of(path)), odd=True)
+    except jsonc.JsoncError as error:
         raise InstallError(f"{path}: {error}") from None
+    found = {e: list(_places(hooks.get(e))) for e in adapter.EVENTS}
     if not any(found.values()):
         return "no"
     if not all(found.values()):

@@ -156,7 +156,7 @@ def _insert(text: str, node: Node, children: list[Node], value: Any, key: str | 
     outer = _indent(text, node.start)
     first = (node.keys[next(iter(node.keys))] if node.keys else children[0].start) if children else -1
     lines = "\n" in text[node.start : node.end] or not children
-    step = _step(text)
+    step, line = _step(text), _break(text)
     if children and lines:
         inner = _indent(text, first)
         if len(inner) <= len(outer):
@@ -165,21 +165,19 @@ def _insert(text: str, node: Node, children: list[Node], value: Any, key: str | 
         inner = outer + step
     shown = json.dumps(value, indent=step if lines else None, ensure_ascii=False)
     if lines:
-        shown = shown.replace("\n", "\n" + inner)
+        shown = shown.replace("\n", line + inner)
     shown = f"{json.dumps(key, ensure_ascii=False)}: {shown}" if key is not None else shown
     if not children:
         body = text[node.start + 1 : node.end - 1]
-        if body.strip():  # only comments: keep them
-            return f"{text[: node.end - 1].rstrip()}\n{inner}{shown}\n{outer}{text[node.end - 1 :]}"
-        return f"{text[: node.start + 1]}\n{inner}{shown}\n{outer}{text[node.end - 1 :]}"
+        head = text[: node.end - 1].rstrip() if body.strip() else text[: node.start + 1]  # comments stay
+        return f"{head}{line}{inner}{shown}{line}{outer}{text[node.end - 1 :]}"
     last = children[-1].end
     if not lines:
         return f"{text[:last]}, {shown}{text[last:]}"
-    return (
-        f"{text[:last]},\n{inner}{shown}{text[last:]}"
-        if not _comma(text, last)
-        else _after_comma(text, last, f"\n{inner}{shown}")
-    )
+    comma = _comma(text, last)
+    if comma:
+        return f"{text[: comma + 1]}{line}{inner}{shown},{text[comma + 1 :]}"
+    return f"{text[:last]},{line}{inner}{shown}{text[last:]}"
 
 
 def _comma(text: str, at: int) -> int:
@@ -188,15 +186,16 @@ def _comma(text: str, at: int) -> int:
     return at if text[at : at + 1] == "," else 0
 
 
-def _after_comma(text: str, last: int, shown: str) -> str:
-    comma = _comma(text, last)
-    return f"{text[: comma + 1]}{shown},{text[comma + 1 :]}"
-
-
 def _indent(text: str, at: int) -> str:
     """The blanks at the start of the line of a position."""
     line = text[text.rfind("\n", 0, at) + 1 :]
     return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _break(text: str) -> str:
+    """How the lines of a text end: as the first one does."""
+    at = text.find("\n")
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 
 def _step(text: str) -> str:
