@@ -266,3 +266,38 @@ def test_trusting_what_is_no_portfolio(home: Path, text: str) -> None:
     done = CliRunner().invoke(policies, ["trust"])
     assert done.exit_code == 2 and done.output.startswith(f"Error: {home}/.misstep/portfolio.toml: "), done.output
     assert done.output.count("\n") == 1 and not (home / "state").exists()
+
+
+@pytest.mark.parametrize("words", [("install", "claude-code"), ("mode", "observe"), ("use",), ("use", "p.toml")])
+def test_a_file_in_the_place_of_the_state_is_what_is_blamed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("MISSTEP_HOME")
+    (home / ".local").write_text("a file")
+    (home / "p.toml").write_text('[[policy]]\nid = "service-persistence"\n')
+    assert guard(*words, code=2).output == f"Error: {home}/.local is no folder\n"
+    assert not (home / ".claude").exists() and (home / ".local").read_text() == "a file"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{broken", '{"mode": 3}'])
+def test_settings_of_ours_that_are_none_are_written_anew(home: Path, text: str) -> None:
+    path = home / "state" / "guard" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    guard("mode", "observe")
+    assert json.loads(path.read_text()) == {"mode": "observe"}
+
+
+def test_the_daemon_is_started_and_stopped(home: Path) -> None:
+    assert guard("daemon", "--stop").output == "No daemon runs.\n"
+    told = guard("daemon").output
+    process = int(told.split("process ")[1].split(".")[0])
+    assert "`misstep guard daemon --stop` ends it" in told
+    try:
+        assert (home / "state" / "guard" / "daemon").exists()
+        assert guard("daemon", "--stop").output == "The daemon ends within ten seconds.\n"
+        assert not (home / "state" / "guard" / "daemon").exists()
+        assert guard("daemon", "--stop").output == "No daemon runs.\n"
+    finally:
+        os.kill(process, 9)
+        os.waitpid(process, 0)

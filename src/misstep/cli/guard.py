@@ -137,8 +137,9 @@ def use(portfolio: str | None) -> None:
 
 @command.command()
 @click.option("--foreground", is_flag=True, help="Stay in this terminal.")
+@click.option("--stop", is_flag=True, help="End the one that runs.")
 @debug_option
-def daemon(foreground: bool) -> None:
+def daemon(foreground: bool, stop: bool) -> None:
     """Keep one process that does the hooks' work: each hook then costs little more than a bare interpreter.
 
     It ends by itself when nobody has asked for half an hour, or when misstep is updated. Without it hooks do the same
@@ -146,10 +147,23 @@ def daemon(foreground: bool) -> None:
     """
     from misstep.guard import daemon as resident
 
+    path = Path(resident.socket_path())
+    if stop:
+        there = path.exists()
+        path.unlink(missing_ok=True)  # it ends when its socket is gone; hooks do its work from now on
+        click.echo("The daemon ends within ten seconds." if there else "No daemon runs.")
+        return
     if foreground:
         resident.serve()
         return
-    click.echo(f"The daemon runs as process {resident.start()}.")
+    former = path.stat().st_ino if path.exists() else 0
+    process = resident.start()
+    for _ in range(100):
+        if path.exists() and path.stat().st_ino != former:
+            click.echo(f"The daemon runs as process {process}. `misstep guard daemon --stop` ends it.")
+            return
+        time.sleep(0.1)
+    raise Failure(f"the daemon does not start: {path} is not there (`misstep guard daemon --foreground` shows why)")
 
 
 def _set(key: str, value: str) -> None:
@@ -158,16 +172,23 @@ def _set(key: str, value: str) -> None:
     path = Path(settings_file())
     try:
         found = json.loads(path.read_text()) if path.is_file() else {}
-    except ValueError:
+    except (OSError, ValueError):
+        found = {}
+    if not isinstance(found, dict):
         found = {}
     found[key] = value
     if not value:
         del found[key]
-    make_folder(str(path.parent))
-    made = path.with_suffix(".new")
-    made.touch(0o600)
-    made.write_text(json.dumps(found, indent=2) + "\n")
-    made.replace(path)
+    try:
+        make_folder(str(path.parent))
+        made = path.with_suffix(".new")
+        made.touch(0o600)
+        made.write_text(json.dumps(found, indent=2) + "\n")
+        made.replace(path)
+    except OSError as error:
+        from misstep.guard._files import blamed
+
+        raise Failure(blamed(error, path)) from error
 
 
 def _mode() -> str:
