@@ -1,0 +1,65 @@
+"""What an analysis starts from, as it lies on disk: a panel's folder, or a file of attempts with or without a design."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from misstep.experiment import lock as locks
+from misstep.experiment.analysis import Analysis, Plan, PlanError, analyse
+from misstep.experiment.attempts import Attempt, AttemptsError, read_attempts
+from misstep.experiment.design import Design, DesignError
+from misstep.experiment.schedule import ScheduleError
+
+ATTEMPTS = "attempts.jsonl"
+ERRORS = (AttemptsError, DesignError, PlanError, ScheduleError, locks.LockError)
+"""What is wrong with the user's files: each is one line that names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Attempts with all that says what they were to be."""
+
+    attempts: tuple[Attempt, ...]
+    design: Design | None
+    plan: Plan | None
+    source: Path
+    """The file of attempts."""
+
+    def analyse(self, primary: tuple[str, str] | None = None, cohort: str | None = None) -> Analysis:
+        """See `misstep.experiment.analysis.analyse`."""
+        return analyse(self.attempts, self.design, self.plan, primary=primary, cohort=cohort)
+
+
+def read(path: Path, design: Path | None = None) -> Records:
+    """A panel's folder (its lock is held against its design and schedule), or a file of attempts.
+
+    A folder without a lock needs attempts.jsonl; a design.toml in it is used. `design` comes before both, and then the plan
+    of a lock, which is of another design, is not used.
+
+    Raises:
+        AttemptsError, DesignError, LockError, ScheduleError: the file, and what was expected.
+        OSError: a file that cannot be read.
+    """
+    source = path / ATTEMPTS if path.is_dir() else path
+    plan, given = None, None
+    if path.is_dir() and not design and (path / locks.LOCK).exists():
+        panel = locks.read(path)
+        given, plan = panel.design, plan_of(panel)
+        if not source.exists():  # locked, and nothing has run
+            return Records((), given, plan, source)
+    elif design or (path / locks.DESIGN).exists():
+        given = Design.load(design or path / locks.DESIGN)
+    if not source.exists():
+        raise AttemptsError(f"{source}: no such file; expected a panel's folder or a file of attempts (JSONL)")
+    return Records(tuple(read_attempts(source)), given, plan, source)
+
+
+def plan_of(panel: locks.Panel) -> Plan:
+    """The slots, cohorts and eligibility that a panel locked."""
+    tasks = panel.lock["tasks"]
+    return Plan(
+        slots=tuple(slot.key for slot in panel.slots),
+        cohorts={name: str(task["cohort"]) for name, task in tasks.items()},
+        eligible={name: tuple(map(str, task["eligible"])) for name, task in tasks.items()},
+    )
