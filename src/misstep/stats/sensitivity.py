@@ -20,6 +20,7 @@ from misstep.stats.rates import _beta_cdf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     #: One task's attempts in one arm: (passed, attempts).
     Count = tuple[int, int]
@@ -134,65 +135,86 @@ def conditional_logit(counts: Sequence[tuple[Count, Count]], level: float = 0.95
     if not told:
         why = "no task has attempts in both arms and both outcomes"
         return Sensitivity("conditional-logit", 0, 0, why=why)
-    weights, observed = [1], 0
-    for (a, n), (b, m) in told:
-        low, high = max(0, a + b - m), min(n, a + b)
-        term = [comb(n, x) * comb(m, a + b - x) for x in range(low, high + 1)]
-        weights = _product(weights, term)
-        observed += a - low
-    law = _Law(weights)
-    p = min(1.0, 2 * min(law.at_most(observed, 0.0), law.at_least(observed, 0.0)))
-    if observed in (0, len(weights) - 1):
-        side = "against" if observed == 0 else "for"
+    laws = _Laws([(a, n, b, m) for (a, n), (b, m) in told])
+    p = min(1.0, 2 * min(laws.tails(0.0)))
+    if laws.observed in (0, laws.most):
+        side = "against" if laws.observed == 0 else "for"
         why = f"every difference within tasks that there could be is {side} the arm: the odds ratio is not finite"
         return Sensitivity("conditional-logit", tasks, attempts, p=p, why=why)
     tail = (1 - level) / 2
-    return Sensitivity(
-        "conditional-logit",
-        tasks,
-        attempts,
-        exp(_root(lambda b: law.mean(b) - observed)),
-        Interval(
-            exp(_root(lambda b: law.at_least(observed, b) - tail)),
-            exp(_root(lambda b: tail - law.at_most(observed, b))),
-            level,
-        ),
-        p=p,
-        why="this model has no marginal difference",
-    )
+    best = _root(lambda b: laws.mean(b) - laws.observed)
+    around = laws.around(best)
+    low, high = _root(lambda b: around(b)[1] - tail), _root(lambda b: tail - around(b)[0])
+    why = "this model has no marginal difference"
+    odds = Interval(exp(low), exp(high), level)
+    return Sensitivity("conditional-logit", tasks, attempts, exp(best), odds, p=p, why=why)
 
 
-def _product(a: list[int], b: list[int]) -> list[int]:
-    made = [0] * (len(a) + len(b) - 1)
-    for shift, w in enumerate(b):
-        if w:
-            for index, v in enumerate(a):
-                made[shift + index] += v * w
-    return made
+class _Laws:
+    """The law of the arm's passes, over what is least, given each task's passes, for a log odds ratio b.
 
+    float64; only sums and products of positive numbers, so every probability has a relative error near 1e-12.
+    """
 
-class _Law:
-    """P(k) proportional to weights[k] exp(b k)."""
+    def __init__(self, told: list[tuple[int, int, int, int]]) -> None:
+        import numpy as np
 
-    def __init__(self, weights: list[int]) -> None:
-        self.logs = [log(w) if w else -inf for w in weights]
+        self.observed = self.most = 0
+        rows: list[list[float]] = []
+        known: dict[tuple[int, int, int], list[float]] = {}
+        for a, n, b, m in told:
+            low, high = max(0, a + b - m), min(n, a + b)
+            key = n, m, a + b
+            if key not in known:
+                known[key] = [log(comb(n, x)) + log(comb(m, a + b - x)) for x in range(low, high + 1)]
+            rows.append(known[key])
+            self.observed += a - low
+            self.most += high - low
+        self.sizes = [len(row) for row in rows]
+        self.logs = np.full((len(rows), max(self.sizes)), -inf)
+        for index, row in enumerate(rows):
+            self.logs[index, : len(row)] = row
+        self.values = np.arange(self.logs.shape[1])
 
-    def _shares(self, b: float) -> list[float]:
-        logs = [one + b * k for k, one in enumerate(self.logs)]
-        top = max(logs)
-        return [exp(one - top) for one in logs]
+    def _shares(self, b: float) -> Any:
+        import numpy as np
 
-    def at_most(self, k: int, b: float) -> float:
-        shares = self._shares(b)
-        return sum(shares[: k + 1]) / sum(shares)
-
-    def at_least(self, k: int, b: float) -> float:
-        shares = self._shares(b)
-        return sum(shares[k:]) / sum(shares)
+        logs = self.logs + b * self.values
+        shares = np.exp(logs - logs.max(1, keepdims=True))
+        return shares / shares.sum(1, keepdims=True)
 
     def mean(self, b: float) -> float:
-        shares = self._shares(b)
-        return sum(k * s for k, s in enumerate(shares)) / sum(shares)
+        return float((self._shares(b) @ self.values).sum())
+
+    def _law(self, b: float) -> Any:
+        import numpy as np
+
+        law = np.ones(1)
+        for row, size in zip(self._shares(b), self.sizes, strict=True):
+            law = np.convolve(law, row[:size])
+        return law
+
+    def tails(self, b: float) -> tuple[float, float]:
+        """P(at most what was observed), P(at least that)."""
+        law = self._law(b)
+        return float(law[: self.observed + 1].sum()), float(law[self.observed :].sum())
+
+    def around(self, b: float) -> Callable[[float], tuple[float, float]]:
+        """`tails` as a function of the log odds ratio, from one law: right near b, and on the right side of any tail afar
+        (what has a probability below 1e-300 at b is left out)."""
+        import numpy as np
+
+        with np.errstate(divide="ignore"):
+            logs = np.log(self._law(b))
+        steps = np.arange(len(logs))
+
+        def tails(other: float) -> tuple[float, float]:
+            tilted = logs + (other - b) * steps
+            weights = np.exp(tilted - tilted.max())
+            total = weights.sum()
+            return float(weights[: self.observed + 1].sum() / total), float(weights[self.observed :].sum() / total)
+
+        return tails
 
 
 def _root(rising: Callable[[float], float]) -> float:
