@@ -182,7 +182,28 @@ def _write_draft(draft: Any, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     paths[0].write_text(skeleton.module(draft), encoding="utf-8")
     paths[1].write_text(skeleton.examples(draft), encoding="utf-8")
-    click.echo(f"{paths[0]} and {paths[1]} are written. Next: `misstep policies test {paths[0]}`")
+    _report(draft, *paths)
+
+
+def _report(draft: Any, source: Path, examples: Path) -> None:
+    """Run a draft's examples, and say which of them do not hold yet and what is left to its author."""
+    from misstep.guard.skeleton import open_points
+    from misstep.guard.study import examples_of, missteps_in
+
+    ran, failed = 0, []
+    for misstep in missteps_in(source):
+        for name, wrong in examples_of(misstep):
+            ran += 1
+            failed += [f"  {_plain(name)}: {wrong}"] if wrong else []
+    click.echo(f"{source} and {examples} are written: a draft, no policy yet.")
+    held = "all hold" if not failed else "none holds" if len(failed) == ran else f"{len(failed)} do not hold"
+    click.echo(f"Of its {ran} examples {held}{':' if failed else '.'}")
+    for line in failed:
+        click.echo(line)
+    click.echo("Left to you:")
+    for point in open_points(draft):
+        click.echo(f"  {point}")
+    click.echo(f"Then: `misstep policies test {source}`")
 
 
 @command.command()

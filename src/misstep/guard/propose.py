@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -25,6 +24,7 @@ def draft(misstep: Misstep, trajectories: Iterable[Trajectory], id: str) -> Draf
     near: list[dict[str, Any]] = []
     places: Counter[str] = Counter()
     programs: Counter[tuple[str, ...]] = Counter()
+    kinds: Counter[str] = Counter()
     evidence: list[str] = []
     for trajectory in trajectories:
         stream = list(events(trajectory))
@@ -35,21 +35,23 @@ def draft(misstep: Misstep, trajectories: Iterable[Trajectory], id: str) -> Draf
             event = stream[verdict.at]
             if verdict.holds:
                 places["stop" if isinstance(event, Stop) else "before"] += 1
-                programs.update(_program(event))
+                for place in (verdict.at, *verdict.also):
+                    of = stream[place]
+                    if isinstance(of, Before):
+                        programs.update(_program(of))
+                        kinds[of.call.kind] += 1
                 if verdict.why and verdict.why not in evidence:
-                    evidence.append(verdict.why)
+                    evidence.append(_redacted(verdict.why))
             kept = fires if verdict.holds else near
             if verdict.holds is not None and len(kept) < MOST:
                 kept.append(_example(stream, verdict.at, len(kept) + 1, bool(verdict.holds)))
     if not fires:
         return None
     at = "stop" if places["stop"] > places["before"] else "before"
-    words = list(programs.most_common(1)[0][0]) if programs else []
-    chain = f"state: {'; '.join(evidence[:3]) or misstep.name}"
-    note = textwrap.shorten(
-        f"Write here what the agent is to do instead, as a procedure. It {misstep.name}. Seen: {chain}", 600
-    )
-    made = Draft(id, misstep.name, at, "instruct", note, words)
+    kind = kinds.most_common(1)[0][0] if kinds else ""
+    words = list(programs.most_common(1)[0][0]) if programs and kind in ("", "shell") else []
+    text = f"Write here what the agent is to do instead, as a procedure. It {misstep.name}."
+    made = Draft(id, misstep.name, at, "instruct", text, words, kind, seen=evidence[:3])
     # The recorded streams are kept as they are for a person to turn into examples: what the draft judges is not yet
     # what the misstep is.
     made.fires, made.silent = _marked(fires, made), _silent(near, fires)

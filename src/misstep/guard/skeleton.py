@@ -42,7 +42,7 @@ class Reminder(Policy):
     at = "{at}"  # before | stop
     action = "{action}"  # instruct | deny
     limit = 1
-    text = (
+{seen}    text = (
 {text}    )
 
     def fires(self, state, event):
@@ -76,8 +76,7 @@ STOP_BEFORE = """        if matters(event.call):
 BEFORE_BEFORE = """        if matters(event.call):
             state.last = event.index
             return [Verdict(True, event.index, "why, in one line")]
-        return [Verdict(False, event.index)]
-
+        return None
 """
 STOP_STOP = """        return [Verdict(state.last >= 0, event.index, "why, in one line", (state.last,) if state.last >= 0 else ())]
 """
@@ -86,15 +85,21 @@ BEFORE_STOP = """        return None
 MATTERS = '''
 
 def matters(call):
-    """Whether a call is one that this is about. Call.script and Call.effects say what a command does."""
-    words = {words!r}
-    return bool(words) and any(command.argv[: len(words)] == words for command in commands(call))
+    """Whether a call is one that this is about. Call.kind, Call.script and Call.effects say what it does."""
+{body}'''
+
+BY_WORDS = '''    words = {words!r}
+    return any(command.argv[: len(words)] == words for command in commands(call))
 
 
 def commands(call):
     """The simple commands of a call; none where its text cannot be read."""
     return [] if call.script is None or call.script.damage else call.script.commands
 '''
+BY_KIND = """    return call.kind == {kind!r}
+"""
+BY_NOTHING = """    return False  # say here which
+"""
 
 
 @dataclass
@@ -107,7 +112,11 @@ class Draft:
     action: str = "instruct"
     text: str = "Before you stop: say here what to do, as a procedure. Never name a solution."
     words: list[str] = field(default_factory=lambda: ["the-program", "its-first-word"])
-    """The first words of the command that it is about."""
+    """The first words of the command that it is about; none where it is not about a command."""
+    kind: str = ""
+    """The kind of call that it is about where it is no command: read, write, edit ..."""
+    seen: list[str] = field(default_factory=list)
+    """What was seen where it happened: for the author, never for a model."""
     fires: list[dict[str, Any]] = field(default_factory=list)
     silent: list[dict[str, Any]] = field(default_factory=list)
 
@@ -123,11 +132,37 @@ def module(draft: Draft) -> str:
         action=draft.action,
         cls="".join(part.title() for part in draft.id.split("-")),
         text=text,
+        seen="".join(f"    # seen: {_harmless(line)}\n" for line in draft.seen),
         guard=STOP_GUARD if stop else BEFORE_GUARD,
         before=STOP_BEFORE if stop else BEFORE_BEFORE,
         stop=STOP_STOP if stop else BEFORE_STOP,
     )
-    return made + MATTERS.format(words=draft.words)
+    if draft.words:
+        body = BY_WORDS.format(words=draft.words)
+    else:
+        body = BY_KIND.format(kind=draft.kind) if draft.kind else BY_NOTHING
+    return made + MATTERS.format(body=body)
+
+
+def open_points(draft: Draft) -> list[str]:
+    """What is left to the author of a draft, place by place."""
+    if draft.words:
+        about = f"which calls it is about: now every command that begins with `{' '.join(draft.words)}`"
+    else:
+        about = f"which calls it is about: now {f'every {draft.kind}' if draft.kind else 'none'}"
+    return [
+        "the docstring: what it is, why it matters, how it is told, what it misses",
+        "text: what the agent is told, as a procedure",
+        f"matters(): {about}",
+        f"{'on_stop' if draft.at == 'stop' else 'on_before'}(): what tells an occurrence from a right step",
+        "differs, in each silent example: the one fact by which it is right",
+    ]
+
+
+def _harmless(text: str) -> str:
+    """One line that can stand in a comment."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= 100 else line[:97] + "..."
 
 
 def examples(draft: Draft) -> str:
