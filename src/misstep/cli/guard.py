@@ -209,7 +209,7 @@ def status() -> None:
 
     click.echo(f"Mode: {_mode()}    State: {guard_home()}")
     for note in notes(str(Path.cwd())):
-        click.echo(_one(str(note), 400))
+        click.echo(_one(str(note), 1000))
     for host in _HOSTS:
         for scope, file in scopes(host, Path.cwd()).items():
             try:
@@ -243,7 +243,7 @@ def doctor(host: str | None, live: bool) -> None:
         for finding in found:
             bad = bad or finding.ok is False
             mark = {True: "ok", False: "BAD", None: "?"}[finding.ok]
-            click.echo(f"{name:12} {mark:4} {_one(finding.what, 400)}")
+            click.echo(f"{name:12} {mark:4} {_one(finding.what, 1000)}")
 
     tell("guard", general())
     seen = False
@@ -270,7 +270,8 @@ def doctor(host: str | None, live: bool) -> None:
 @debug_option
 def log(session: str | None, everything: bool, html: str | None) -> None:
     """What the guard did: the sessions, or in SESSION (an id or its beginning) what fired, why, and what came next."""
-    from misstep.guard.journal import faults, paths, read
+    from misstep.guard.health import told_faults
+    from misstep.guard.journal import paths, read
 
     if html:
         from misstep.report.guard import page
@@ -290,9 +291,8 @@ def log(session: str | None, everything: bool, html: str | None) -> None:
             click.echo(_line(read(path)))
         if len(found) > 50:
             click.echo(f"... and {len(found) - 50} older ones")
-        wrong = faults()
-        if wrong:
-            click.echo(f"{len(wrong)} hook runs gave no answer; the last: {_one(str(wrong[-1].get('error')))}")
+        for number, line in enumerate(told_faults()):
+            click.echo(("  " if number else "") + _one(line, 1000))
         return
     for path in _found(session):
         told = read(path)
@@ -303,8 +303,8 @@ def log(session: str | None, everything: bool, html: str | None) -> None:
             _events(path)
         for firing in told.firings:
             _firing(firing)
-        for fault in told.faults:
-            click.echo(f"  put aside for this session: {fault.get('misstep')}: {_one(str(fault.get('error')))}")
+        for note in told.notes:
+            click.echo(f"  {_one(note, 1000)}")
 
 
 def _found(session: str) -> list[Path]:

@@ -226,16 +226,14 @@ def verify(locked: dict[str, Any]) -> str:
     if locked.get("misstep") != misstep.__version__:
         return f"the lock was made with misstep {locked.get('misstep')}, this is {misstep.__version__}"
     now = sources(locked)
-    for name in sorted(kept.keys() | now.keys()):
-        if name not in now:
-            return f"{name} is in the lock, and no longer there"
-        if name not in kept:
-            return f"{name} is not in the lock"
+    for name in sorted(kept.keys() & now.keys()):  # what changed comes before what follows from it
         try:
             if sha256(now[name]) != kept[name]:
                 return f"{name} changed since the lock was made"
         except OSError as error:
             return f"{name}: {error.strerror}"
+    for name in sorted(kept.keys() ^ now.keys()):
+        return f"{name} is not in the lock" if name in now else f"{name} is in the lock, and no longer used"
     return ""
 
 

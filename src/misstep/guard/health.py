@@ -82,7 +82,7 @@ def project(cwd: str, given: dict[str, object]) -> list[Note]:
     if state == "trusted":
         return [Note(True, f"{head}: trusted, and run here (`{command} --revoke` ends that)")]
     if state == "changed":
-        return [Note(False, f"{head}: changed since it was trusted, not run: {why} (read it, then `{command}`)")]
+        return [Note(False, f"{head}: not run: {why} (read it, then `{command}`)")]
     return [Note(None, f"{head}: not trusted, not run (read it, then `{command}`)")]
 
 
@@ -90,10 +90,20 @@ def _faults() -> list[Note]:
     found = faults()
     if not found:
         return []
-    last = found[-1]
-    said = " ".join(str(last.get("error")).split())
-    since = f"{when(last)}, the first {when(found[0])}" if len(found) > 1 else when(last)
+    said = " ".join(str(found[-1].get("error")).split())
+    since = f"{when(found[-1])}, the first {when(found[0])}" if len(found) > 1 else when(found[-1])
     return [Note(None, f"{len(found)} hook runs gave no answer; the last: {said} ({since})")]
+
+
+def told_faults(most: int = 10) -> list[str]:
+    """Why hooks gave no answer: how often in all, then each reason once, the latest last."""
+    found = faults()
+    told: dict[str, list[dict[str, object]]] = {}
+    for fault in found:
+        said = f"{fault.get('host') or 'a hook'}: {' '.join(str(fault.get('error')).split())}"
+        told[said] = [*told.pop(said, []), fault]
+    lines = [f"{when(known[-1])}, {len(known)} times: {said}" for said, known in told.items()]
+    return [str(note) for note in _faults()] + lines[-most:]
 
 
 def when(record: dict[str, object]) -> str:

@@ -44,6 +44,20 @@ class Log:
     """Policy -> the words of the prompt that put the task in its scope."""
     firings: list[Firing] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
+    refused: str = ""
+    """Why no policy acts in it."""
+    portfolio: str = ""
+    """The portfolio file or lock whose policies are asked, '' for the catalogue's own."""
+    left: str = ""
+    """Why a repository's own policies are left alone."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What kept policies from acting, and whose policies they are, for people."""
+        found = [f"refused, no policy acts: {self.refused}"] if self.refused else []
+        found += [f"policies of {self.portfolio}"] if self.portfolio else []
+        found += [f"a repository's policies are left alone: {self.left}"] if self.left else []
+        return found + [f"put aside for this session: {f.get('misstep')}: {f.get('error')}" for f in self.faults]
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
@@ -68,6 +82,7 @@ def read(path: Path) -> Log:
             log.host, log.session, log.agent = (
                 str(line.get(k) or log.__dict__[k]) for k in ("host", "session", "agent")
             )
+            log.portfolio, log.left = str(line.get("portfolio") or ""), str(line.get("left") or "")
             continue
         log.counts[kind] = log.counts.get(kind, 0) + 1
         if kind in ("before", "stop", "after", "prompt"):
@@ -83,8 +98,13 @@ def read(path: Path) -> Log:
                     log.eligible.setdefault(row["policy"], row["eligible"])
             if any(row.get("fires") for row in line.get("rows", ())):
                 log.firings.append(Firing(line, event))
+            log.refused = ""
         elif kind == "fault":
             log.faults.append(line)
+        elif kind == "refused":
+            log.refused = str(line.get("error") or "")
+        elif kind == "portfolio":
+            log.portfolio, log.left = str(line.get("path") or ""), str(line.get("left") or "")
     return log
 
 

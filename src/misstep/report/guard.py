@@ -52,7 +52,7 @@ def _session(log: Log) -> str:
             + "</dl>"
         )
     parts += [_firing(f) for f in log.firings]
-    parts += [f'<p class="soft">put aside: {_text(f.get("misstep"))}: {_text(f.get("error"))}</p>' for f in log.faults]
+    parts += [f'<p class="soft">{_text(note)}</p>' for note in log.notes]
     return "".join([*parts, "</details>"])
 
 
