@@ -70,7 +70,7 @@ def steps(prompt: str, *did: Any, last: str = "Done.") -> list[dict[str, Any]]:
 
 def trial(folder: Path, recorded: list[dict[str, Any]] | None = None, **fields: Any) -> Path:
     """A trial's folder, with the agent's trajectory where there is one."""
-    (folder / "agent").mkdir(parents=True)
+    (folder / "agent").mkdir(parents=True, exist_ok=True)
     made = result(folder, **fields)
     (folder / "result.json").write_text(json.dumps(made))
     (folder / "config.json").write_text(json.dumps(made["config"]))
