@@ -187,6 +187,7 @@ class BubblewrapSandbox(Inside):
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+        self._close_sinks()
         if self._launched is not None:
             self._launched.gone()
 

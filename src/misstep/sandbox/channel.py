@@ -29,6 +29,8 @@ class Ended:
     status: int
     """As wait() gives it."""
     cpu_seconds: float
+    written_to: bool = False
+    """Something that it left behind still holds its output: the file is written to later on."""
 
     @property
     def exit_code(self) -> int:
@@ -68,11 +70,11 @@ class Answer:
             data = os.read(self._read, _REPLY.size)
             if len(data) < _REPLY.size:
                 raise SandboxGone("the sandbox ended while a command ran in it")
-            kind, value, cpu, _ = _REPLY.unpack(data)
+            kind, value, cpu, held = _REPLY.unpack(data)
             if kind == _FAILED:
                 raise NotStarted(value)
             if kind == _EXITED:
-                return Ended(value, cpu / 1e6)
+                return Ended(value, cpu / 1e6, held > 0)
             self.pid = value
 
     def started(self) -> int:
@@ -122,9 +124,9 @@ class Channel:
     def _send(self, header: bytes, body: bytes, fds: Sequence[int]) -> None:
         try:
             with self._lock:
-                socket.send_fds(self._ours, [header], fds)
-                if body:
-                    self._ours.sendall(body)
+                sent = socket.send_fds(self._ours, [header, body], fds) - len(header)
+                if sent < len(body):
+                    self._ours.sendall(memoryview(body)[max(sent, 0) :])
         except OSError as error:
             raise SandboxGone("the sandbox has ended") from error
 

@@ -156,7 +156,8 @@ struct header { /* host byte order: both ends run on one machine */
 
 struct reply {
     int32_t kind, value; /* STARTED pid | EXITED wait status | FAILED errno */
-    int64_t cpu_us, max_rss_kb;
+    int64_t cpu_us;
+    int64_t open; /* outputs that something else still holds: the host's files are written to later on */
 };
 
 struct child {
@@ -169,12 +170,10 @@ struct child {
 static struct child *children;
 static size_t n_children, room;
 
-static void report(int fd, int32_t kind, int32_t value, const struct rusage *use) {
-    struct reply r = {kind, value, 0, 0};
-    if (use) {
+static void report(int fd, int32_t kind, int32_t value, const struct rusage *use, int open) {
+    struct reply r = {kind, value, 0, open};
+    if (use)
         r.cpu_us = (use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1000000LL + use->ru_utime.tv_usec + use->ru_stime.tv_usec;
-        r.max_rss_kb = use->ru_maxrss;
-    }
     ssize_t ignored = write(fd, &r, sizeof r);
     (void)ignored;
 }
@@ -226,13 +225,20 @@ static void end_pump(struct pump *p) {
     if (p->tell >= 0) close(p->tell);
 }
 
-static void drain(pid_t only) {
+/* Moves all output, or that of one command; how many outputs of it are still open. */
+static int drain(pid_t only) {
+    int open = 0;
     size_t kept = 0;
     for (size_t i = 0; i < n_pumps; i++) {
-        if ((only && pumps[i].pid != only) || move(&pumps[i])) pumps[kept++] = pumps[i];
-        else end_pump(&pumps[i]);
+        if ((only && pumps[i].pid != only) || move(&pumps[i])) {
+            open += pumps[i].pid == only;
+            pumps[kept++] = pumps[i];
+        } else {
+            end_pump(&pumps[i]);
+        }
     }
     n_pumps = kept;
+    return open;
 }
 
 /* Closes the terminal of a session: with the host's end closed as well, the kernel hangs it up. */
@@ -260,8 +266,8 @@ static void reap(void) {
     while ((pid = wait4(-1, &status, WNOHANG, &use)) > 0)
         for (size_t i = 0; i < n_children; i++)
             if (children[i].pid == pid && children[i].status >= 0) {
-                drain(pid); /* what it wrote is there before it is said that it ended */
-                report(children[i].status, EXITED, status, &use);
+                int open = drain(pid); /* what it wrote is there before it is said that it ended */
+                report(children[i].status, EXITED, status, &use, open);
                 close(children[i].status);
                 children[i].status = -1;
                 forget_mark(children[i].id);
@@ -277,7 +283,7 @@ static void reap(void) {
 enum { OTHER = 0, DIRECTORY = 1, PROGRAM = 2 }; /* what failed; the errno is in the lower half */
 
 static void give_up(int status, int what) {
-    report(status, FAILED, errno | what << 16, NULL);
+    report(status, FAILED, errno | what << 16, NULL, 0);
     _exit(126);
 }
 
@@ -384,13 +390,13 @@ static void run(struct header *h, char *body, int *fds, int nfds) {
             else if (ends[k][0] >= 0) close(ends[k][0]);
         }
         if (pid > 0) {
-            report(status, STARTED, pid, NULL);
+            report(status, STARTED, pid, NULL, 0);
             remember(h->id, pid, fcntl(status, F_DUPFD_CLOEXEC, 3), h->flags & AGENT);
         } else {
-            report(status, FAILED, errno, NULL);
+            report(status, FAILED, errno, NULL, 0);
         }
     } else if (status >= 0) {
-        report(status, FAILED, EINVAL, NULL);
+        report(status, FAILED, EINVAL, NULL, 0);
     }
     free(argv), free(envp);
 }
@@ -540,7 +546,7 @@ static void kill_exec(struct header *h, int status) {
         if (!n) break;
         if (round) pause_ms(1);
     }
-    report(status, EXITED, total, NULL);
+    report(status, EXITED, total, NULL, 0);
 }
 
 /* Visits what is attached to the agent: a process in the session of one of its execs that heeds a hangup. */
@@ -572,7 +578,7 @@ static void end_session(struct header *h, int status) {
         if (children[i].agent) close_terminal(children[i].pid);
         children[i].agent = 0;
     }
-    report(status, EXITED, total, NULL);
+    report(status, EXITED, total, NULL, 0);
 }
 
 static int list_one(struct process *p, void *with) {
@@ -590,7 +596,7 @@ static void list(int *fds, int nfds, int status) {
     FILE *out = nfds > 1 ? fdopen(dup(fds[0]), "w") : NULL;
     size_t n = out ? each(1, list_one, out) : 0;
     if (out) fclose(out);
-    report(status, EXITED, (int)n, NULL);
+    report(status, EXITED, (int)n, NULL, 0);
 }
 
 static void vanish(void) {
@@ -631,14 +637,14 @@ static void serve(int control) {
     case OP_END: end_session(&h, status); break;
     case OP_MARK: /* of shell 0: what has been written so far is in the host's files, and no more */
         drain(0);
-        report(status, EXITED, h.id ? mark(&h) : 0, NULL);
+        report(status, EXITED, h.id ? mark(&h) : 0, NULL, 0);
         break;
     case OP_HANG_UP:
         for (size_t i = 0; i < n_children; i++)
             if (children[i].id == h.id) close_terminal(children[i].pid);
-        report(status, EXITED, 0, NULL);
+        report(status, EXITED, 0, NULL, 0);
         break;
-    default: errno = ENOSYS; report(status, FAILED, errno, NULL);
+    default: errno = ENOSYS; report(status, FAILED, errno, NULL, 0);
     }
     for (int i = 0; i < nfds; i++) close(fds[i]);
     free(body);

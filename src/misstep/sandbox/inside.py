@@ -14,6 +14,10 @@ from misstep.sandbox.channel import Channel
 from misstep.sandbox.running import Running
 from misstep.sandbox.users import User, look_up
 
+_LARGE = 1_000_000
+_SPARE = 4
+"""Output files that are kept for later commands."""
+
 
 class Inside:
     """The inside of one sandbox; what starts and ends it is BubblewrapSandbox's.
@@ -34,8 +38,9 @@ class Inside:
         self._channel: Channel | None = None
         self._folder: Path | None = None
         self._count = 0
-        self._count_lock = threading.Lock()
+        self._lock = threading.Lock()
         self._users: dict[str, User] = {}
+        self._sinks: list[int] = []
 
     @property
     def channel(self) -> Channel:
@@ -54,9 +59,31 @@ class Inside:
             raise SandboxGone("the sandbox is not running")
         return os.open(self._folder, os.O_TMPFILE | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
+    def _output(self) -> int:
+        """A sink that another command is done with, or a new one: making a file takes half as long as a command."""
+        with self._lock:
+            if self._sinks:
+                return self._sinks.pop()
+        return self.sink()
+
+    def _keep_sink(self, fd: int) -> None:
+        if os.fstat(fd).st_size > _LARGE:
+            os.ftruncate(fd, 0)
+        with self._lock:
+            if self._channel is not None and len(self._sinks) < _SPARE:
+                self._sinks.append(fd)
+                return
+        os.close(fd)
+
+    def _close_sinks(self) -> None:
+        with self._lock:
+            spare, self._sinks = self._sinks, []
+        for fd in spare:
+            os.close(fd)
+
     def number(self) -> int:
         """A new number for a command; all that it starts carries it."""
-        with self._count_lock:
+        with self._lock:
             self._count += 1
             return self._count
 
@@ -137,12 +164,13 @@ class Inside:
         argv = [self.shell_path(), "-c", command] if isinstance(command, str) else list(command)
         if not argv:
             raise SandboxError("there is no command to run")
-        out = self.sink()
-        outputs = (out, out if merge else self.sink())
+        out = self._output()
+        outputs = (out, out if merge else self._output())
+        starts = {fd: os.fstat(fd).st_size for fd in outputs}
         source = None
         try:
             if isinstance(stdin, bytes):
-                source = self.sink()
+                source = os.memfd_create("stdin", os.MFD_CLOEXEC) if len(stdin) < _LARGE else self.sink()
                 _write_all(source, stdin)
                 os.lseek(source, 0, os.SEEK_SET)
             elif stdin is not None:
@@ -156,10 +184,12 @@ class Inside:
                 fds=outputs,
                 stdin=source,
                 file_bytes=self.file_bytes,
-                output_bytes=int(limits.output_mb * 1e6) + 1,
+                output_bytes=max(starts.values()) + int(limits.output_mb * 1e6) + 1,
                 agent=agent,
             )
-            return Running(channel, number, answer, argv[0], folder, outputs, source, limits, timeout)
+            return Running(
+                channel, number, answer, argv[0], folder, outputs, starts, source, limits, timeout, self._keep_sink
+            )
         except BaseException:
             for fd in {*outputs, *([] if source is None else [source])}:
                 os.close(fd)

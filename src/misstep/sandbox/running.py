@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from misstep.sandbox.base import Done, SandboxError
@@ -21,7 +22,9 @@ class Running:
         number: the sandbox's own for it.
         program, folder: what runs and where: for messages.
         outputs: files of its standard output and error; the same one where they are merged.
+        starts: how much was in each before it began.
         source: the file that it reads, or None.
+        keep: takes back an output file that nothing writes to any more; what it holds is overlooked.
     """
 
     def __init__(
@@ -32,13 +35,17 @@ class Running:
         program: str,
         folder: str,
         outputs: tuple[int, int],
+        starts: dict[int, int],
         source: int | None,
         limits: Limits,
         timeout: float | None,
+        keep: Callable[[int], None] = os.close,
     ) -> None:
         self._channel, self._number, self._answer = channel, number, answer
         self._program, self._folder = program, folder
-        self._outputs, self._source = outputs, source
+        self._outputs, self._source, self._keep = outputs, source, keep
+        self._starts = starts
+        self._free = False
         self._limit = int(limits.output_mb * 1e6)
         self._timed_out = self._flooded = False
         self._began = time.monotonic()
@@ -46,9 +53,12 @@ class Running:
         self._deadline = None if seconds is None else self._began + seconds
 
     @property
-    def output(self) -> int:
-        """The file of its standard output."""
-        return self._outputs[0]
+    def output(self) -> tuple[int, int]:
+        """The file of its standard output, and where in it that begins."""
+        return self._outputs[0], self._starts[self._outputs[0]]
+
+    def _written(self) -> int:
+        return sum(os.fstat(fd).st_size - start for fd, start in self._starts.items())
 
     def wait(self, *, read: bool = True) -> Done:
         """Waits for its end, or ends it at its limits.
@@ -110,7 +120,7 @@ class Running:
 
     def _over(self) -> bool:
         """Whether it has come to one of its limits."""
-        self._flooded = sum(os.fstat(fd).st_size for fd in set(self._outputs)) > self._limit
+        self._flooded = self._written() > self._limit
         self._timed_out = self._deadline is not None and time.monotonic() >= self._deadline
         return self._flooded or self._timed_out
 
@@ -123,7 +133,8 @@ class Running:
 
     def _done(self, ended: Ended, read: bool) -> Done:
         out, err = self._outputs
-        flooded = self._flooded or sum(os.fstat(fd).st_size for fd in set(self._outputs)) > self._limit
+        self._free = not ended.written_to
+        flooded = self._flooded or self._written() > self._limit
         return Done(
             self._read(out) if read else b"",
             b"" if err == out else self._read(err),
@@ -135,7 +146,8 @@ class Running:
         )
 
     def _read(self, fd: int) -> bytes:
-        return os.pread(fd, min(self._limit, os.fstat(fd).st_size), 0)
+        start = self._starts[fd]
+        return os.pread(fd, min(self._limit, os.fstat(fd).st_size - start), start)
 
     def kill(self) -> None:
         """Ends everything that it started."""
@@ -143,5 +155,7 @@ class Running:
 
     def close(self) -> None:
         self._answer.close()
-        for fd in {*self._outputs, *([] if self._source is None else [self._source])}:
-            os.close(fd)
+        for fd in self._starts:
+            (self._keep if self._free else os.close)(fd)
+        if self._source is not None:
+            os.close(self._source)

@@ -41,12 +41,11 @@ class Screen:
 
     def _reset(self) -> None:
         self._lines = [self._blank() for _ in range(self.rows)]
-        self._y = self._x = 0
+        self._y = self._x = 0  # behind the last column: the next character begins a new line
         self._wrap = True
-        self._pending = False  # the last column is written: the next character begins a new line
         self._top, self._bottom = 0, self.rows - 1
         self._saved = (0, 0)
-        self._last = " "
+        self._last = ""
 
     def _blank(self) -> list[str]:
         return [" "] * self.columns
@@ -89,61 +88,64 @@ class Screen:
             if match.group(7):
                 for char in match.group(7):
                     self._put(char)
-            elif match.group(6):
+                continue
+            last, self._last = self._last, ""  # only a character just shown can be repeated
+            if match.group(6):
                 self._control(match.group(6))
             elif match.group(3):
                 if not match.group(2):
-                    self._sequence(match.group(1), match.group(3))
+                    self._sequence(match.group(1), match.group(3), last)
             elif match.group(5) and not match.group(4):
                 self._escape(match.group(5))
 
     def _put(self, char: str) -> None:
         size = width(char)
         if size == 0:
-            at = self._x if self._pending else self._x - 1
-            if at >= 0:
-                self._lines[self._y][at] += char
+            if self._x > 0:
+                self._lines[self._y][self._x - 1] += char
             return
-        if (self._pending and self._wrap) or self._x + size > self.columns:
-            self._x = 0
-            self._down()
+        if self._x + size > self.columns:
+            if self._wrap:
+                self._x = 0
+                self._down()
+            else:
+                self._x = self.columns - size
         row = self._lines[self._y]
         row[self._x] = self._last = char
-        if size == 2 and self._x + 1 < self.columns:
+        if size == 2:
             row[self._x + 1] = ""
-        self._pending = self._x + size >= self.columns
-        self._x = min(self._x + size, self.columns - 1)
+        self._x += size
 
     def _control(self, char: str) -> None:
         if char == "\r":
-            self._x, self._pending = 0, False
+            self._x = 0
         elif char in "\n\v\f":
             self._down()
         elif char == "\b":
-            self._x, self._pending = max(0, self._x - 1), False
+            self._x = max(0, self._x - 1)
         elif char == "\t":
-            self._x = min((self._x // 8 + 1) * 8, self.columns - 1)
+            self._x = max(self._x, min((self._x // 8 + 1) * 8, self.columns - 1))
 
     def _down(self) -> None:
-        self._pending = False
         if self._y == self._bottom:
-            self._scroll(self._top, 1)
+            self._scroll(self._top, 1, self._bottom)
         elif self._y < self.rows - 1:
             self._y += 1
 
     def _up(self) -> None:
         if self._y == self._top:
-            self._scroll(self._top, -1)
+            self._scroll(self._top, -1, self._bottom)
         elif self._y > 0:
             self._y -= 1
 
-    def _scroll(self, top: int, count: int) -> None:
-        """Moves the lines from `top` to the region's end: up by `count`, down if it is below zero."""
-        size = self._bottom - top + 1
+    def _scroll(self, top: int, count: int, bottom: int | None) -> None:
+        """Moves the lines from `top` to `bottom` (None: the last): up by `count`, down if it is below zero."""
+        bottom = self.rows - 1 if bottom is None else bottom
+        size = bottom - top + 1
         count = max(-size, min(size, count))
-        part = self._lines[top : self._bottom + 1]
+        part = self._lines[top : bottom + 1]
         blank = [self._blank() for _ in range(abs(count))]
-        self._lines[top : self._bottom + 1] = part[count:] + blank if count > 0 else blank + part[: size + count]
+        self._lines[top : bottom + 1] = part[count:] + blank if count > 0 else blank + part[: size + count]
 
     def _escape(self, final: str) -> None:
         if final == "7":
@@ -156,7 +158,6 @@ class Screen:
             self._x = 0
             self._down()
         elif final == "M":
-            self._pending = False
             self._up()
         elif final == "c":
             self._other = None
@@ -164,9 +165,8 @@ class Screen:
 
     def _move(self, y: int, x: int) -> None:
         self._y, self._x = max(0, min(y, self.rows - 1)), max(0, min(x, self.columns - 1))
-        self._pending = False
 
-    def _sequence(self, given: str, final: str) -> None:
+    def _sequence(self, given: str, final: str, last: str) -> None:
         if given[:1] in ("?", ">", "<", "="):
             if given[0] == "?" and final in "hl":
                 for mode in given[1:].split(";"):
@@ -177,18 +177,14 @@ class Screen:
         n, row, y, x = max(1, first), self._lines[self._y], self._y, self._x
         if final in "Hf":
             self._move(n - 1, max(1, numbers[1] if len(numbers) > 1 else 1) - 1)
-        elif final == "A":
-            self._move(max(y - n, self._top if y >= self._top else 0), x)
-        elif final in "Be":
-            self._move(min(y + n, self._bottom if y <= self._bottom else self.rows - 1), x)
+        elif final in "AF":
+            self._move(max(y - n, self._top if y >= self._top else 0), x if final == "A" else 0)
+        elif final in "BeE":
+            self._move(min(y + n, self._bottom if y <= self._bottom else self.rows - 1), 0 if final == "E" else x)
         elif final in "Ca":
             self._move(y, x + n)
         elif final == "D":
             self._move(y, x - n)
-        elif final == "E":
-            self._move(y + n, 0)
-        elif final == "F":
-            self._move(y - n, 0)
         elif final in "G`":
             self._move(y, n - 1)
         elif final == "d":
@@ -196,7 +192,7 @@ class Screen:
         elif final == "J":
             self._erase(first)
         elif final == "K":
-            start, end = (x, self.columns) if first == 0 else (0, x + 1) if first == 1 else (0, self.columns)
+            start, end = (x, self.columns) if first == 0 else (0, min(x + 1, self.columns)) if first == 1 else (0, self.columns)
             row[start:end] = [" "] * (end - start)
         elif final == "X":
             end = min(x + n, self.columns)
@@ -205,19 +201,18 @@ class Screen:
             self._lines[y] = (row[:x] + row[x + n :] + self._blank())[: self.columns]
         elif final == "@":
             self._lines[y] = (row[:x] + [" "] * n + row[x:])[: self.columns]
-        elif final in "LM" and self._top <= y <= self._bottom:
-            self._scroll(y, n if final == "M" else -n)
-            self._x = 0
+        elif final in "LM":
+            self._scroll(y, n if final == "M" else -n, self._bottom if self._top <= y <= self._bottom else None)
         elif final in "ST":
-            self._scroll(self._top, n if final == "S" else -n)
+            self._scroll(self._top, n if final == "S" else -n, self._bottom)
         elif final == "r":
             bottom = numbers[1] if len(numbers) > 1 and numbers[1] else self.rows
             if n < bottom <= self.rows:
                 self._top, self._bottom = n - 1, bottom - 1
                 self._move(0, 0)
         elif final == "b":
-            for _ in range(min(n, self.columns * self.rows)):
-                self._put(self._last)
+            for _ in range(min(n, self.columns - x) if last else 0):
+                self._put(last)
         elif final == "s":
             self._saved = y, x
         elif final == "u":
@@ -228,7 +223,8 @@ class Screen:
             self._lines[self._y][self._x :] = [" "] * (self.columns - self._x)
             start, end = self._y + 1, self.rows
         elif what == 1:
-            self._lines[self._y][: self._x + 1] = [" "] * (self._x + 1)
+            end = min(self._x + 1, self.columns)
+            self._lines[self._y][:end] = [" "] * end
             start, end = 0, self._y
         else:
             start, end = 0, self.rows

@@ -30,12 +30,14 @@ _MARK = re.compile(rb"\x1b\]133;([BCD])(?:;(\d+))?;misstep\x07")
 _PART = re.compile(rb"\x1b(?:\](?:1(?:3(?:3[^\x07]{0,24})?)?)?)?\Z")
 _BASH = (
     r""" PS1='\u@\h:\w\$ \[\e]133;B;misstep\a\]' PS2='> ' PS0=$'\e]133;C;misstep\a' PROMPT_COMMAND='printf "\e]133;D;%s;misstep\a" "$?"';"""
-    r""" HISTCONTROL=ignorespace; unset HISTFILE; set +H; bind 'set enable-bracketed-paste off'"""
+    r""" HISTCONTROL=ignorespace; unset HISTFILE; set +H; bind 'set enable-bracketed-paste off'; history -c"""
 )
 _SH = r"""PS1="$(printf '\033]133;D;$?;misstep\007# \033]133;B;misstep\007')" """
 _SH_BEGINS = r"printf '\033]133;C;misstep\007'; "
 _PUNCH, _KEEP = 2, 1  # fallocate: a hole, of the same size
 _KEPT = 1_000_000
+_PATIENCE = 5.0
+"""Seconds in which a terminal has to take what is typed."""
 _TIOCGSID = 0x5429
 
 
@@ -211,7 +213,7 @@ class TerminalShell:
     def _type(self, text: str) -> None:
         data = text.encode("utf-8", "surrogateescape")
         self._typed, self._ready = True, False
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + _PATIENCE
         poll = select.poll()
         poll.register(self._keyboard, select.POLLOUT)
         while data:

@@ -68,8 +68,9 @@ def download(box: Inside, source: str, target: Path) -> None:
         if done.exit_code:
             said = done.error_text.strip().splitlines()
             raise SandboxError(f"{source} could not be copied: {said[0] if said else 'tar failed'}")
-        with os.fdopen(os.dup(running.output), "rb") as file:
-            file.seek(0)
+        output, start = running.output
+        with os.fdopen(os.dup(output), "rb") as file:
+            file.seek(start)
             _unpack(file, name, target)
     finally:
         running.close()
