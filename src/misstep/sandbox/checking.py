@@ -42,7 +42,9 @@ class Delivery:
     said: str
     """The verifier's last line, or why there is no reward."""
     seconds: float
-    fault: bool
+    output: str = ""
+    """All that the verifier printed."""
+    fault: bool = False
     """There is no reward, and that is the verifier's fault, not the sandbox's."""
 
     @property
@@ -158,12 +160,12 @@ def _deliver(task: Task, name: str, work: Callable[[], Attempt | Verdict]) -> De
         seen = work()
     except SandboxError as error:
         why = str(error).removeprefix(f"the verifier of {task.name} ")
-        return Delivery(name, None, None, None, why, time.perf_counter() - start, isinstance(error, NoReward))
+        return Delivery(name, None, None, None, why, time.perf_counter() - start, fault=isinstance(error, NoReward))
     verdict = seen.verdict if isinstance(seen, Attempt) else seen
     lines = verdict.output.strip().splitlines()
     code = seen.exit_code if isinstance(seen, Attempt) else None
     said = lines[-1].strip()[:200] if lines else "it says nothing"
-    return Delivery(name, verdict.rewards, verdict.passed, code, said, time.perf_counter() - start, False)
+    return Delivery(name, verdict.rewards, verdict.passed, code, said, time.perf_counter() - start, verdict.output)
 
 
 def _nothing(task: Task, built: Root) -> Verdict:

@@ -66,7 +66,10 @@ env = {
 
 def published(place):
     top = Path("/srv/www", place)
-    return {str(one.relative_to(top)): one.read_text() for one in top.rglob("*") if one.is_file() and ".git" not in one.parts}
+    try:
+        return {str(one.relative_to(top)): one.read_text() for one in top.rglob("*") if one.is_file() and ".git" not in one.parts}
+    except OSError:  # just being replaced
+        return {}
 
 
 def git(*words, cwd):
@@ -75,11 +78,10 @@ def git(*words, cwd):
         sys.exit(f"git {' '.join(words)}: {run.stderr.strip()[-300:]}")
 
 
-def wait(place, wanted, why):
-    for _ in range(40):
-        if published(place) == wanted:
-            return
-        time.sleep(0.05)
+def wait(place, wanted, why, seconds):
+    end = time.monotonic() + seconds
+    while published(place) != wanted and time.monotonic() < end:
+        time.sleep(0.02)
     found = published(place)
     for name in sorted({*wanted, *found}):
         if name not in found:
@@ -91,7 +93,7 @@ def wait(place, wanted, why):
 
 
 for place in places.values():
-    wait(place, pages, "at first:")
+    wait(place, pages, "at first:", 0)
 for branch, place in places.items():
     work = Path("/tmp/verify", branch)
     shutil.rmtree(work, ignore_errors=True)
@@ -107,7 +109,7 @@ for branch, place in places.items():
     git("add", "-A", cwd=work)
     git("commit", "-q", "-m", "change", cwd=work)
     git("push", "-q", "origin", f"HEAD:{branch}", cwd=work)
-    wait(place, now, "after a push")
+    wait(place, now, "after a push:", 1.5)
 git("push", "-q", "origin", f"HEAD:{expected['other']}", cwd=work)
 found = sorted(one.name for one in Path("/srv/www").iterdir())
 if found != sorted(places.values()):
