@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -122,6 +123,19 @@ class TestExec:
         assert (done.text, done.timed_out) == ("now\n", False)
         assert eventually(lambda: [p.command for p in box.processes()] == ["sleep 60"])
 
+    def test_output_files_are_used_again(self, box: BubblewrapSandbox) -> None:
+        for i in range(20):
+            done = box.exec(f"echo {i}; echo e{i} >&2")
+            assert (done.text, done.error_text) == (f"{i}\n", f"e{i}\n")
+            assert box.exec(f"echo {i}; echo e{i} >&2", merge=True).text == f"{i}\ne{i}\n"
+        assert len(box._sinks) == 2
+
+    def test_output_that_something_still_holds_is_not_used_again(self, box: BubblewrapSandbox) -> None:
+        done = box.exec("(sleep 0.3; echo late) & echo now")
+        assert done.text == "now\n"
+        texts = [box.exec("sleep 0.05; echo mine").text for _ in range(8)]
+        assert texts == ["mine\n"] * 8
+
     def test_asked_after_its_end(self, box: BubblewrapSandbox) -> None:
         box.stop()
         with pytest.raises(SandboxGone):
@@ -141,6 +155,48 @@ class TestExec:
         thread.join()
         time.sleep(0.05)
         assert made[0].exec("echo on").text == "on\n"
+
+
+class TestInAnEventLoop:
+    def test_many_wait_without_threads(self, make) -> None:  # type: ignore[no-untyped-def]
+        boxes = [make() for _ in range(8)]
+
+        async def work() -> tuple[list[str], int]:
+            tasks = [asyncio.create_task(b.exec_async(f"echo {i}; sleep 0.5")) for i, b in enumerate(boxes * 4)]
+            await asyncio.sleep(0.2)
+            threads = threading.active_count()
+            return [done.text for done in await asyncio.gather(*tasks)], threads
+
+        before, began = threading.active_count(), time.monotonic()
+        texts, threads = asyncio.run(work())
+        assert texts == [f"{i}\n" for i in range(32)]
+        assert time.monotonic() - began < 5  # not one after the other
+        assert threads == before
+
+    def test_limits_and_faults(self, make) -> None:  # type: ignore[no-untyped-def]
+        box = make(limits=Limits(output_mb=0.5))
+
+        async def work() -> None:
+            done = await box.exec_async("echo begun; setsid sleep 70 & sleep 71", timeout=0.3)
+            assert (done.text, done.exit_code, done.timed_out) == ("begun\n", 124, True)
+            assert (await box.exec_async("yes")).flooded
+            with pytest.raises(SandboxError, match="nonesuch: No such file"):
+                await box.exec_async(["nonesuch"])
+            with pytest.raises(SandboxError, match="no command"):
+                await box.exec_async([])
+
+        before = len(os.listdir("/proc/self/fd"))
+        asyncio.run(work())
+        assert box.processes() == []
+        assert len(os.listdir("/proc/self/fd")) <= before + len(box._sinks)
+
+    def test_called_off_it_ends_the_command(self, box: BubblewrapSandbox) -> None:
+        async def work() -> None:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(box.exec_async("sleep 60 & setsid sleep 61 & sleep 62"), 0.3)
+
+        asyncio.run(work())
+        assert box.processes() == []
 
 
 class TestTimeLimit:
@@ -191,6 +247,22 @@ class TestLimits:
         assert "annot fork" in done.error_text or "Resource temporarily" in done.error_text
         assert len(box.processes()) <= 22
         assert other.exec("sleep 0.01 | sleep 0.01 | echo free").text == "free\n"  # each has its own count
+
+    def test_cpu(self, make) -> None:  # type: ignore[no-untyped-def]
+        box = make(limits=Limits(cpus=0.25))
+        if box.enforced["cpu"] != "cgroup":
+            pytest.skip("this user may make no cgroup: CPU is held by whole cores")
+        done = box.exec("for i in 1 2 3; do (while :; do :; done) & done; sleep 1; kill $(jobs -p); wait")
+        assert 0.1 < done.cpu_seconds < 0.4 * max(done.seconds, 1)
+
+    def test_cpu_without_cgroups(self, make, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+        monkeypatch.setattr(cgroups, "places", lambda: ())
+        box = make(limits=Limits(cpus=0.5))
+        assert box.enforced["cpu"] == "cores"
+        program = "import os; print(len(os.sched_getaffinity(0)))\ntry: os.sched_setaffinity(0, range(64))\nexcept OSError as e: print(e.strerror)"
+        assert box.exec(["/usr/bin/python3", "-c", program]).text == "1\nOperation not permitted\n"
+        free = make(limits=Limits(cpus=None)).exec(["/usr/bin/python3", "-c", program]).text
+        assert free == f"{len(os.sched_getaffinity(0))}\n"
 
     def test_output(self, make) -> None:  # type: ignore[no-untyped-def]
         box = make(limits=Limits(output_mb=1, file_mb=64))

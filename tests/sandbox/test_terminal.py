@@ -154,9 +154,10 @@ class TestKeys:
         end = time.monotonic() + 5
         while "sleep 93" not in [p.command for p in box.processes()]:
             assert time.monotonic() < end
+        terminal.read(0)
         terminal.send("C-c")
-        seen = terminal.run("echo $?")
-        assert seen.output == "130\n"
+        until(terminal, "# ")
+        assert terminal.run("echo $?").output == "130\n"
         assert [p.command for p in box.processes() if "sleep" in p.command] == ["sleep 91"]
 
     def test_a_job_is_stopped_and_goes_on(self, terminal: TerminalShell) -> None:
