@@ -151,6 +151,8 @@ class Engine:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what dump() gave under the same portfolio. Raises KeyError, TypeError or ValueError where it is not that."""
         for name, kept in state["runs"].items():
+            if name in self.broken:
+                continue
             run = self.runs[name]
             fields, run.eligible, run.eligible_policies, run.nudges = kept
             run.state = type(run.state)(**fields)

@@ -235,7 +235,9 @@ def _catch_up(engine: Engine, session: Session, state: dict[str, Any] | None, cl
             engine.restore(state)
             start = state["offset"]
         except (KeyError, TypeError, ValueError, AttributeError):
+            faults = engine.faults
             engine = type(engine)(engine.portfolio, engine.watch, engine.broken)
+            engine.faults += faults
     if start < session.size:
         # A log from its beginning may be long: its time is its length's, not one event's.
         clock.start(engine.watch, engine.portfolio.patience if start else LOCK, len(engine.runs))
