@@ -12,7 +12,7 @@ from misstep.experiment.attempts import Attempt
 from misstep.experiment.cost import Cost, cost, pass_rates
 from misstep.experiment.design import WITHOUT
 from misstep.experiment.lock import Plan
-from misstep.stats import attainable_p, attempts_needed, expected_coverage, power, tasks_needed
+from misstep.stats import attainable_p, attempts_needed, interval_note, power, tasks_needed
 
 EFFECTS = (0.1, 0.2, 0.3)
 """Assumed where the design names no effect."""
@@ -131,8 +131,9 @@ def _of_size(plan: Plan) -> Iterator[str]:
             f"The primary contrast has {counted}: p <= 0.05 cannot be reached even if every one changes "
             f"(the smallest possible p is {least:.4g}); it takes 6."
         )
-    if tasks > 1 and abs(expected_coverage(tasks) - 0.95) > 0.015:
-        yield f"With {tasks} tasks the 95 % interval is too short: theory expects it to cover {expected_coverage(tasks):.0%} of the time."
+    note = interval_note(tasks) if tasks else None
+    if note:
+        yield note
 
 
 def _of_cohorts(plan: Plan) -> Iterator[str]:

@@ -23,7 +23,15 @@ from misstep.stats.paired import (
     sign_flip_p,
 )
 from misstep.stats.passk import mean_pass_at_k, mean_pass_hat_k, pass_at_k, pass_hat_k
-from misstep.stats.planning import Power, attempts_needed, expected_coverage, past_rates, power, tasks_needed
+from misstep.stats.planning import (
+    Power,
+    attempts_needed,
+    expected_coverage,
+    interval_note,
+    past_rates,
+    power,
+    tasks_needed,
+)
 from misstep.stats.rates import Agreement, clopper_pearson, cohen_kappa, wilson
 from misstep.stats.sensitivity import Sensitivity, conditional_logit, gee
 
@@ -51,6 +59,7 @@ __all__ = [
     "gee",
     "holm",
     "interaction",
+    "interval_note",
     "mean_interval",
     "mean_pass_at_k",
     "mean_pass_hat_k",
