@@ -85,20 +85,23 @@ class Attempt:
 
     def plain(self) -> dict[str, Any]:
         """As in the file: what is at its default is left out."""
-        made = {}
-        for one in _FIELDS:
-            value = getattr(self, one.name)
-            if isinstance(value, tuple):
+        made: dict[str, Any] = {}
+        for name in _ORDER:
+            value = getattr(self, name)
+            if value is None or value == "" or value == () or value == {}:
+                if name not in ("task", "arm", "termination"):
+                    continue
+            elif isinstance(value, tuple):
                 value = list(value)
-            elif isinstance(value, Mapping):
+            elif not isinstance(value, _SCALARS) and isinstance(value, Mapping):
                 value = dict(value)
-            if value not in (None, "", [], {}) or one.name in ("task", "arm", "termination"):
-                made[one.name] = value
+            made[name] = value
         return made
 
 
-_FIELDS = fields(Attempt)
-_NAMES = frozenset(one.name for one in _FIELDS)
+_ORDER = tuple(one.name for one in fields(Attempt))
+_NAMES = frozenset(_ORDER)
+_SCALARS = (str, int, float)
 
 
 def fair(attempt: Attempt) -> bool:

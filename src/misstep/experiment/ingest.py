@@ -388,7 +388,8 @@ def _armed(read: Sequence[_Read], options: Options) -> list[Attempt]:
             known = jobs[one.job] - {""}
             if options.arm_from == "auto" and len(known) > 1:
                 arm = f"{arm}/{_agent(one.attempt)}" if several else _agent(one.attempt)
-        attempts.append(replace(one.attempt, arm=arm or one.job))
+        arm = arm or one.job
+        attempts.append(one.attempt if one.attempt.arm == arm else replace(one.attempt, arm=arm))
     return attempts
 
 
@@ -427,7 +428,8 @@ def number(attempts: Iterable[Attempt], known: Iterable[Attempt] = ()) -> list[A
         counts[one.task, one.arm] = max(counts[one.task, one.arm], one.replicate)
     for one in sorted(attempts, key=lambda a: a.started):
         counts[one.task, one.arm] += 1
-        made.append(replace(one, replicate=counts[one.task, one.arm]))
+        count = counts[one.task, one.arm]
+        made.append(one if one.replicate == count else replace(one, replicate=count))
     return sorted(made, key=lambda a: (a.arm, a.task, a.replicate, a.candidate))
 
 
