@@ -328,6 +328,28 @@ def _found(session: str) -> list[Path]:
     return next(iter(found.values()))
 
 
+@command.command()
+@click.option(
+    "--days", type=click.FloatRange(0), help="Keep sessions of the last so many days; 0: no bound. Default: 90."
+)
+@click.option("--megabytes", type=click.FloatRange(0), help="Keep so much, the latest; 0: no bound. Default: 500.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
+@debug_option
+def prune(days: float | None, megabytes: float | None, dry_run: bool) -> None:
+    """Delete old sessions from the log. Hooks do so once a day.
+
+    The bounds are keep_days and keep_megabytes of settings.json in the guard's home; in scored runs nothing is deleted.
+    """
+    from misstep.guard.choice import settings
+    from misstep.guard.prune import bounds
+    from misstep.guard.prune import prune as pruned
+
+    kept = bounds(settings())
+    gone = pruned(kept[0] if days is None else days, kept[1] if megabytes is None else megabytes, time.time(), dry_run)
+    size = sum(size for _, size, _ in gone) / 1e6
+    click.echo(f"{len(gone)} sessions, {size:.1f} MB, {'would be' if dry_run else 'are'} deleted")
+
+
 def _line(told: Log) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(told.started)) if told.started else "-"
     calls, stops = told.counts.get("before", 0), told.counts.get("stop", 0)

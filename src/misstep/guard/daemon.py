@@ -64,6 +64,8 @@ def serve(idle: float = IDLE) -> None:
                     break  # unanswered: the hook does it, with what is there now
                 with suppress(OSError, ValueError):
                     _answer(connection)
+            with suppress(OSError):
+                run.tidy()
                 sources.update(_stamps(sources))
             last = time.monotonic()
         if _is(path, mine):

@@ -35,7 +35,7 @@ def notes(cwd: str) -> list[Note]:
         found.append(
             Note(False, f"$MISSTEP_HOME is relative ({said}): it is taken below your home folder, as {home()}")
         )
-    found += [*_arm(given), *_lock(given), *project(cwd, given), *_faults()]
+    found += [*_arm(given), *_lock(given), *project(cwd, given), *_faults(), *_logs(given)]
     return found
 
 
@@ -93,6 +93,16 @@ def _faults() -> list[Note]:
     said = " ".join(str(found[-1].get("error")).split())
     since = f"{when(found[-1])}, the first {when(found[0])}" if len(found) > 1 else when(found[-1])
     return [Note(None, f"{len(found)} hook runs gave no answer; the last: {said} ({since})")]
+
+
+def _logs(given: dict[str, object]) -> list[Note]:
+    from .prune import bounds, sessions
+
+    known = sessions()
+    days, megabytes = bounds(given)
+    kept = [f"for {days:g} days"] * bool(days) + [f"up to {megabytes:g} MB"] * bool(megabytes)
+    size = sum(size for _, size, _ in known) / 1e6
+    return [Note(True, f"Logs: {len(known)} sessions, {size:.1f} MB; kept {', '.join(kept) or 'without bound'}")]
 
 
 def told_faults(most: int = 10) -> list[str]:

@@ -48,8 +48,22 @@ def main(host_name: str, data: bytes | None = None) -> None:
         rest = answer(host_name, data, alone=True).encode()
         while rest:
             rest = rest[os.write(out, rest) :]
+        tidy()
     except BaseException as error:
         _fault(host_name, error)
+
+
+_begun: list[str] = []
+"""Sessions that began in this process, since tidy()."""
+
+
+def tidy() -> None:
+    """Once a day, after the first event of a session is answered: see to old logs. For a process with one thread."""
+    if _begun:
+        _begun.clear()
+        from .prune import in_background
+
+        in_background()
 
 
 def answer(host_name: str, data: bytes, logged: Callable[[], None] | None = None, alone: bool = False) -> str:
@@ -111,6 +125,8 @@ def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None, 
         new = not session.size
         if new:
             session.append(*_head(adapter.NAME, reading, payload, given))
+            if alone:
+                _begun.append(reading.session)
         state = session.load()
         refused = _unlocked(given, new) if scored(given) else ""
         if refused or (state or {}).get("final"):
