@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from misstep.scan.record import cut, describe
+from misstep.shell import Command
 from misstep.trajectory import After, Before, Call, Result, Stop, Trajectory, events
 
 LOOKING = frozenset(["read", "search", "probe", "compare", "lint", "sleep", "interactive", "endless", "mask"])
@@ -24,6 +25,8 @@ sleep sort ss stat strings tail test top tr tree true type ulimit uname uniq wai
 """
 _LOOKERS = frozenset(_PROGRAMS.split())
 """Programs that change nothing when no effect is told of them."""
+_TRANSPARENT = frozenset(["sudo", "env", "command", "exec", "nice", "bash -c", "sh -c"])
+"""Wrappers that make a program do nothing else."""
 _INCIDENTAL = frozenset(["cwd", "to", "partial", "raw", "through"])
 _TABLE = 4_000_000
 """Cells of the table up to which the longest common subsequence is exact; beyond it, blocks are matched."""
@@ -139,18 +142,28 @@ def key_of(call: Call) -> tuple[Key, bool]:
         cwd = effect.info.get("cwd") or call.cwd
         info = sorted((name, _plain(value)) for name, value in effect.info.items() if name not in _INCIDENTAL)
         paths = tuple(_path(path, cwd) for path in effect.paths)
-        acting = effect.kind not in LOOKING
-        (does if acting else looks).append((effect.kind, paths, *(info if acting else ())))
+        if effect.kind not in LOOKING:
+            # a program of the user's own does what its arguments say, for as long as it is let
+            own = effect.command if effect.kind == "run" else None
+            does.append((effect.kind, paths, *info, *(() if own is None else _started(own))))
+        else:
+            looks.append((effect.kind, paths))
     for command in script.commands:
         if id(command) in explained or not command.argv:
             continue
-        words = ("run", *command.argv)
-        (looks if posixpath.basename(command.argv[0]) in _LOOKERS else does).append(words)
+        looking = posixpath.basename(command.argv[0]) in _LOOKERS
+        (looks if looking else does).append(("run", *_started(command)))
     if does:
         return ("does", *does), True
     if looks:
         return ("looks", *looks), False
     return ("text", " ".join(script.text.split())), False
+
+
+def _started(command: Command) -> Key:
+    """How a program is started: its words, whether the shell waits, and what is around it (`setsid`, `timeout`)."""
+    around = tuple(one for one in command.wrappers if one.rpartition("/")[2] not in _TRANSPARENT)
+    return (*command.argv, command.background, *around)
 
 
 def _path(path: str, cwd: Any) -> str:
