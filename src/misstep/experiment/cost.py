@@ -133,6 +133,6 @@ def pass_rates(past: Sequence[Attempt], tasks: Sequence[str], arms: Sequence[str
     if not counts:
         return [], "the past has no observed attempt"
     which = f"arm {arm}" if arm else "all arms together"
-    if all(task in counts for task in tasks):
+    if tasks and all(task in counts for task in tasks):
         return past_rates([counts[task] for task in tasks]), f"past rates of these tasks ({which})"
     return past_rates(list(counts.values())), f"past rates of {len(counts)} tasks ({which})"

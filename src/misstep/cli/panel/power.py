@@ -136,11 +136,11 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["smallest_p"] > found["level"]:
         yield f"So few tasks cannot reach p = {found['level']:g}: the smallest possible p is {found['smallest_p']:.4g}."
     needed = found["tasks_needed"]
-    yield f"for {TARGET:.0%} with {attempts} attempt{'s' * (attempts != 1)}: " + (
+    yield f"for {100 * TARGET:.0f} % with {attempts} attempt{'s' * (attempts != 1)}: " + (
         f"{needed} tasks" if needed else f"more than {_MOST_TASKS} tasks"
     )
     needed = found["attempts_needed"]
-    yield f"for {TARGET:.0%} with {tasks} task{'s' * (tasks != 1)}: " + (
+    yield f"for {100 * TARGET:.0f} % with {tasks} task{'s' * (tasks != 1)}: " + (
         f"{needed} attempt{'s' * (needed != 1)} each"
         if needed
         else f"not with {_MOST_ATTEMPTS} attempts each: more tasks"
