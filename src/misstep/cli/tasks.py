@@ -88,15 +88,23 @@ def generate(families: tuple[str, ...], count: int, seed: int, out: Path) -> Non
 )
 @click.option("--jobs", type=click.IntRange(1), help="Tasks at once.  [default: as many as there are cores]")
 @click.option("--network", is_flag=True, help="Let the Dockerfile's RUN reach this machine's network.")
+@click.option("--keep-session", is_flag=True, help="What is attached to a delivery's session lives on, as in Docker.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON a task, with all deliveries.")
 @debug_option
 def check(
-    folders: tuple[Path, ...], root: str | None, repeat: int, jobs: int | None, network: bool, as_json: bool
+    folders: tuple[Path, ...],
+    root: str | None,
+    repeat: int,
+    jobs: int | None,
+    network: bool,
+    keep_session: bool,
+    as_json: bool,
 ) -> None:
     """Does the verifier accept the oracle, and refuse nothing done and the wrong deliveries?
 
     DIR is a task's folder (Harbor's format), or holds some. The oracle runs twice, in fresh sandboxes; its reward may not vary.
-    Each script in the task's folder `wrong/` is a delivery that must be refused. The exit code is 1 unless every task is ok.
+    Nothing done must be refused, and so must empty files where the instruction names new ones, and each script in the task's
+    folder `wrong/`. The exit code is 1 unless every task is ok.
     """
     from misstep.sandbox import SandboxError, checking, native, roots
 
@@ -109,7 +117,12 @@ def check(
         tasks = [task for folder in folders for task in checking.find(folder)]
         wide = max(len(task.name) for task in tasks)
         for report in checking.check_all(
-            tasks, base, jobs=jobs or len(os.sched_getaffinity(0)), repeat=repeat, network="host" if network else "none"
+            tasks,
+            base,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            repeat=repeat,
+            network="host" if network else "none",
+            end_session=not keep_session,
         ):
             counts[report.verdict] += 1
             click.echo(json.dumps(report.record()) if as_json else _line(report, wide))

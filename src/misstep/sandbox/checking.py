@@ -5,20 +5,23 @@ Any of Harbor's task folders will do; those without `wrong/` are checked with th
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from misstep.sandbox import dockerfile
 from misstep.sandbox.base import Root, SandboxError
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 from misstep.sandbox.tasks import Attempt, NoReward, Task, Verdict
 
-ORACLE, NOTHING = "oracle", "nothing"
+ORACLE, NOTHING, EMPTY = "oracle", "nothing", "empty-files"
+_PATH = re.compile(r"(?<![\w/.~-])/(?:[\w.-]+/)+[\w-][\w.-]*\.\w+\b")
+"""A path of a file, as instructions name those that are to be written."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Delivery:
     """One delivery in a fresh sandbox."""
 
     name: str
-    """oracle, nothing, or the name of a script in wrong/."""
+    """oracle, nothing, empty-files, or the name of a script in wrong/."""
     rewards: Mapping[str, float] | None
     """None: the verifier left none, or the sandbox failed."""
     passed: bool | None
@@ -82,12 +85,22 @@ class Report:
         }  # fmt: skip
 
 
-def check(task: Task, root: Root, *, repeat: int = 2, network: Literal["none", "host"] = "none") -> Report:
+def check(
+    task: Task,
+    root: Root,
+    *,
+    repeat: int = 2,
+    network: Literal["none", "host"] = "none",
+    end_session: bool = True,
+) -> Report:
     """Runs the oracle `repeat` times, nothing, and each wrong delivery, all in fresh sandboxes, and verifies each.
+
+    Where the instruction names files that are not there yet, one more delivery has them all, and they are empty.
 
     Args:
         root: stands for the image that the task's Dockerfile starts from.
         network: whether the Dockerfile's RUN may reach the network; deliveries and the verifier never do.
+        end_session: whether what is attached to a delivery's session goes before the verifier runs.
     """
     start, done = time.perf_counter(), list[Delivery]()
 
@@ -104,27 +117,45 @@ def check(task: Task, root: Root, *, repeat: int = 2, network: Literal["none", "
         return report("unknown", f"its environment could not be built: {error}")
     if missing:
         return report("unknown", f"the root {root.name} has no {', '.join(missing)}")
+    workdir = _section(task, "environment").get("workdir")
+    built = replace(built, workdir=str(workdir)) if workdir else built
     ready = _Built(task.path, task.settings)
     has_oracle = (task.path / "solution" / "solve.sh").is_file()
+    attempt = partial(ready.attempt, built, end_session=end_session)
     if has_oracle:
-        done += [_deliver(ready, ORACLE, lambda: ready.attempt(built)) for _ in range(repeat)]
-    done.append(_deliver(ready, NOTHING, lambda: _nothing(ready, built)))
-    for script in task.wrong:
-        done.append(_deliver(ready, script.stem, partial(ready.attempt, built, script)))
+        done += [_deliver(ready, ORACLE, attempt) for _ in range(repeat)]
+    done.append(_deliver(ready, NOTHING, lambda: _untouched(ready, built, ())))
+    named = sorted(set(_PATH.findall(task.instruction)))
+    if named:
+        empty = _deliver(ready, EMPTY, lambda: _untouched(ready, built, named))
+        done += [empty] if empty.exit_code != _NO_NEW_FILE else []
+    done += [_deliver(ready, script.stem, partial(attempt, script)) for script in task.wrong]
     faults, flaky, unknown = _judge(done)
     if not has_oracle:
         unknown.append("there is no solution/solve.sh: nothing shows that the verifier can be satisfied")
+    oracle = done[0] if has_oracle else None
+    if oracle and end_session and not flaky and (oracle.passed is False or oracle.fault):
+        kept = _deliver(ready, ORACLE, partial(ready.attempt, built, end_session=False))
+        if kept.passed:
+            faults[0] += " (it passes if what is attached to the oracle's session lives on: --keep-session)"
     verdict: Literal["ok", "fault", "flaky", "unknown"]
     verdict = "fault" if faults else "flaky" if flaky else "unknown" if unknown else "ok"
     return report(verdict, *faults, *flaky, *unknown)
 
 
 def check_all(
-    tasks: Sequence[Task], root: Root, *, jobs: int, repeat: int = 2, network: Literal["none", "host"] = "none"
+    tasks: Sequence[Task],
+    root: Root,
+    *,
+    jobs: int,
+    repeat: int = 2,
+    network: Literal["none", "host"] = "none",
+    end_session: bool = True,
 ) -> Iterator[Report]:
     """Checks tasks, so many at once; reports come in the tasks' order, each as soon as it is there."""
+    one = partial(check, root=root, repeat=repeat, network=network, end_session=end_session)
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda task: check(task, root, repeat=repeat, network=network), tasks)
+        yield from pool.map(one, tasks)
 
 
 def _judge(done: Sequence[Delivery]) -> tuple[list[str], list[str], list[str]]:
@@ -144,12 +175,12 @@ def _judge(done: Sequence[Delivery]) -> tuple[list[str], list[str], list[str]]:
     for one in done:
         if one.name == ORACLE:
             continue
-        called = "nothing done" if one.name == NOTHING else f"wrong/{one.name}.sh"
+        called = {NOTHING: "nothing done", EMPTY: "empty files"}.get(one.name, f"wrong/{one.name}.sh")
         if one.passed:
             faults.append(f"the verifier accepts {called}: {one.said}")
         elif one.fault:
             faults.append(f"the verifier leaves no reward for {called}, which is an error and not a 0: {one.said}")
-        elif one.name != NOTHING and one.exit_code:
+        elif one.exit_code:
             faults.append(f"{called} itself ends with {one.exit_code}: that the verifier refuses it proves little")
     return faults, flaky, unknown
 
@@ -168,41 +199,68 @@ def _deliver(task: Task, name: str, work: Callable[[], Attempt | Verdict]) -> De
     return Delivery(name, verdict.rewards, verdict.passed, code, said, time.perf_counter() - start, verdict.output)
 
 
-def _nothing(task: Task, built: Root) -> Verdict:
+_NO_NEW_FILE = 3
+
+
+def _untouched(task: Task, built: Root, files: Sequence[str]) -> Attempt | Verdict:
+    """Nothing is done, but for new empty files at those paths that are not there yet."""
     with task.sandbox(built) as box:
-        box.end_session()
-        return task.verify(box)
+        if not files:
+            box.end_session()
+            return task.verify(box)
+        made = box.exec(["bash", "-c", _TOUCH, "-", *files], cwd="/", timeout=60)
+        if made.exit_code:  # each of them is there, or cannot be made
+            return Attempt("", _NO_NEW_FILE, (), Verdict({}, ""))
+        return Attempt("", 0, box.end_session(), task.verify(box))
+
+
+_TOUCH = """
+made=3
+for path; do
+    [ -e "$path" ] || [ -L "$path" ] || { mkdir -p "${path%/*}" && : > "$path" && made=0; }
+done 2> /dev/null
+exit $made
+"""
 
 
 def _missing(task: Task, built: Root) -> list[str]:
     """Programs that the task names as needed (metadata.needs) and its root lacks."""
-    metadata = task.settings.get("metadata", {})
-    needs = metadata.get("needs", []) if isinstance(metadata, Mapping) else []
+    needs = _section(task, "metadata").get("needs", [])
     if not isinstance(needs, list) or not needs:
         return []
     with BubblewrapSandbox(built, limits=task.limits) as box:
         return [str(one) for one in needs if box.exec(["sh", "-c", 'command -v "$0"', str(one)], cwd="/").exit_code]
 
 
+def _section(task: Task, name: str) -> Mapping[str, Any]:
+    section = task.settings.get(name, {})
+    return section if isinstance(section, Mapping) else {}
+
+
 def _not_read_here(task: Task) -> str:
     """What the task has that these sandboxes do not do: its check would say something of another task."""
-    environment, agent, verifier = (
-        section if isinstance(section := task.settings.get(name, {}), Mapping) else {}
-        for name in ("environment", "agent", "verifier")
-    )
+    environment, verifier = _section(task, "environment"), _section(task, "verifier")
     folder = task.path / "environment"
-    if (task.path / "steps").is_dir():
+    if (task.path / "steps").is_dir() or task.settings.get("steps"):
         return "it has several steps, which are not read here"
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if (folder / name).is_file():
             return f"environment/{name} is not read here"
-    if verifier.get("environment_mode", "shared") != "shared":
+    if verifier.get("environment") or verifier.get("environment_mode", "shared") != "shared":
         return "its verifier has an environment of its own, which is not read here"
+    for name in ("healthcheck", "mcp_servers", "gpus", "tpu"):
+        if environment.get(name):
+            return f"{name} of [environment] is not read here"
+    for name in ("agent", "verifier"):
+        if _section(task, name).get("user") not in (None, "root", 0, "0"):
+            return f"the user of [{name}] is not read here"
+    for name in ("environment", "verifier", "solution"):
+        values = _section(task, name).get("env", {})
+        asked = [key for key, value in values.items() if "${" in str(value)] if isinstance(values, Mapping) else []
+        if asked:
+            return f"{asked[0]} of [{name}.env] is taken from this machine, which is not done here"
     if not (task.path / "tests" / "test.sh").is_file():
         return "there is no tests/test.sh"
-    for name, section in (("agent", agent), ("verifier", verifier)):
-        if section.get("user") not in (None, "root", 0, "0"):
-            return f"the user of [{name}] is not read here"
     if not (folder / "Dockerfile").is_file():
         image = environment.get("docker_image")
         return f"it has no environment/Dockerfile{f', only the image {image}' if image else ''}"

@@ -140,7 +140,8 @@ class Task:
         script = script or self.path / "solution" / "solve.sh"
         with self.sandbox(root) as sandbox:
             sandbox.upload(script.parent, "/solution")
-            done = sandbox.exec(["bash", f"/solution/{script.name}"], timeout=self.agent_seconds, merge=True)
+            env = {str(name): str(value) for name, value in dict(self._section("solution").get("env", {})).items()}
+            done = sandbox.exec(["bash", f"/solution/{script.name}"], env=env, timeout=self.agent_seconds, merge=True)
             stays = sandbox.end_session() if end_session else sandbox.processes()
             return Attempt(done.text, done.exit_code, tuple(stays), self.verify(sandbox))
 
