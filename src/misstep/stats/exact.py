@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: Largest denominator that a float is recognised with.
 MAX_DENOMINATOR = 2520
-#: Below this many word operations the integer engine is used (about 20 ms).
-_INTEGER_WORK = 60_000_000
+#: Below this many word operations the integer engine is used (about 2 ms).
+_INTEGER_WORK = 6_000_000
 #: Outcomes listed for one half of the terms.
 _HALF = 1 << 15
 #: Points and additions that the float64 engine may use (about 2 s).
@@ -204,7 +204,7 @@ class SumLaw:
         work = size * len(counts) * (self.draws * log2(len(values)) / 64 + 4)
         self.cumulative: Any
         self.total: Any
-        if work <= _INTEGER_WORK / 32:
+        if work <= _INTEGER_WORK / 3:
             self.cumulative = _power(counts, self.draws, size)
             self.total = self.cumulative[-1]
         elif size <= _POINTS:

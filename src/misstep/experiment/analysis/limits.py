@@ -115,7 +115,7 @@ def _few(primary: ContrastResult, table: Table) -> Found:
                 "few-tasks",
                 (
                     f"With {effect.tasks} tasks the percentile interval is too short: in simulations without an effect it covered "
-                    "93 % of the time at 14 tasks, 95 % from 30 on."
+                    "93 % of the time at 14 tasks, 95 % from 30 on."
                 ),
             )
         )
@@ -286,7 +286,7 @@ def sentence(primary: ContrastResult | None, asked: Asked | None, label: str) ->
         what = f"{primary.arm} passed {abs(points):.1f} points {'more' if points > 0 else 'less'} often than {primary.against}"
     else:
         what = f"{primary.arm} and {primary.against} passed equally often"
-    span = f"95 % interval {signed(effect.low)} to {signed(effect.high)}, p = {effect.p:.4g}"
+    span = f"95 % interval {signed(effect.low)} to {signed(effect.high)}, p = {effect.p:.4g}"
     moved = (
         f"{effect.up:,} improved, {effect.down:,} got worse, {effect.tasks - effect.up - effect.down:,} did not move"
     )

@@ -1,9 +1,14 @@
-"""Estimates over tasks: the exact engine of `misstep.stats`, fed with shares of attempts, or with measures on a grid."""
+"""Estimates over tasks: the exact engine of `misstep.stats`, fed with shares of attempts, or with measures on a grid.
+
+Where the lattice of the values is too fine for a report in seconds (thousands of tasks with unequal numbers of attempts,
+dollars, seconds) values are rounded to a grid. The mean is then of the true values; the interval is that of the rounded
+ones, moved by the mean of what rounding did and widened by three standard errors of it: `slack` says by how much.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum, lcm
+from math import fsum, lcm, sqrt
 
 from misstep.experiment.analysis.model import Estimate
 from misstep.stats import Effect, mean_interval, paired_effect
@@ -11,9 +16,8 @@ from misstep.stats import Effect, mean_interval, paired_effect
 Share = tuple[int, int]
 """(numerator, denominator) of a task: passes of attempts, say."""
 
-_LATTICE = 100_000
-"""Points of a sum's lattice up to which values are taken as they are: beyond (thousands of tasks with unequal numbers of
-attempts, measures) they are rounded to a grid, and the estimate's slack says by how much."""
+_LATTICE = 25_000
+"""Tasks times denominator up to which values are taken as they are."""
 _LEVELS = 1024
 
 
@@ -28,24 +32,21 @@ def estimate(pairs: Sequence[tuple[Share, Share]]) -> Estimate | None:
     if not pairs:
         return None
     values, common = differences(pairs)
-    step = max(8, _LATTICE // len(pairs))
+    step = _step(len(pairs))
     if common <= step:
         return _of(paired_effect(values, common))
-    rounded = [_nearest(v * step, common) for v in values]
-    return _widened(paired_effect(rounded, step), values, sum(values) / common / len(values), 1.0, 0.5 / step)
+    return _rounded([v / common for v in values], 1 / step)
 
 
 def measured(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
-    """The same of measures (dollars, seconds): differences on a grid of up to 1,024 steps either way; None without tasks."""
+    """The same of measures (dollars, seconds), on a grid of up to 1,024 steps either way; None without tasks."""
     if not pairs:
         return None
     values = [one - other for one, other in pairs]
     span = max(map(abs, values))
     if not span:
         return _of(paired_effect([0] * len(values)))
-    levels = max(64, min(_LEVELS, _LATTICE // len(values)))
-    effect = paired_effect([round(v / span * levels) for v in values], levels)
-    return _widened(effect, values, fsum(values) / len(values), span, 0.5 * span / levels)
+    return _rounded(values, span / max(64, min(_LEVELS, _step(len(values)))))
 
 
 def mean(shares: Sequence[Share]) -> tuple[float, float, float] | None:
@@ -55,16 +56,18 @@ def mean(shares: Sequence[Share]) -> tuple[float, float, float] | None:
     common = lcm(*{den for _, den in shares})
     values = [num * (common // den) for num, den in shares]
     found = sum(values) / common / len(values)
-    step = max(8, _LATTICE // len(values))
+    step = _step(len(values))
     if common <= step:
-        low, high, _, slack = mean_interval(values, common)
+        low, high, _, _ = mean_interval(values, common)
         return found, low, high
-    low, high, _, slack = mean_interval([_nearest(v * step, common) for v in values], step)
-    return found, max(0.0, low - slack - 0.5 / step), min(1.0, high + slack + 0.5 / step)
+    grid = [round(v * step / common) for v in values]
+    low, high, _, _ = mean_interval(grid, step)
+    moved, half = _error([v / common for v in values], grid, 1 / step)
+    return found, min(found, max(0.0, low + moved - half)), max(found, min(1.0, high + moved + half))
 
 
-def _nearest(value: int, step: int) -> int:
-    return (2 * value + step) // (2 * step)
+def _step(tasks: int) -> int:
+    return max(16, _LATTICE // tasks)
 
 
 def _of(effect: Effect) -> Estimate:
@@ -72,18 +75,27 @@ def _of(effect: Effect) -> Estimate:
     return Estimate(effect.tasks, effect.mean, low, high, effect.p, effect.floor, effect.up, effect.down, slack)
 
 
-def _widened(effect: Effect, values: Sequence[float], mean: float, scale: float, half: float) -> Estimate:
-    """An estimate from rounded values: up and down are of the true ones, the interval is widened by what rounding can do."""
-    low, high, _, slack = effect.interval
+def _rounded(values: Sequence[float], unit: float) -> Estimate:
+    """An estimate from values rounded to multiples of a unit; up, down and the mean are of the true ones."""
+    grid = [round(v / unit) for v in values]
+    effect = paired_effect(grid)
+    moved, half = _error(values, grid, unit)
     up, down = sum(v > 0 for v in values), sum(v < 0 for v in values)
     return Estimate(
         tasks=effect.tasks,
-        mean=mean,
-        low=low * scale - half,
-        high=high * scale + half,
+        mean=fsum(values) / len(values),
+        low=effect.interval.low * unit + moved - half,
+        high=effect.interval.high * unit + moved + half,
         p=effect.p,
-        floor=min(1.0, 2.0 / 2 ** min(up + down, 1000)),
+        floor=2.0 / 2 ** min(up + down, 1000) if up + down else 1.0,
         up=up,
         down=down,
-        slack=slack * scale + 2 * half,
+        slack=effect.interval.slack * unit + 2 * half,
     )
+
+
+def _error(values: Sequence[float], grid: Sequence[int], unit: float) -> tuple[float, float]:
+    """The mean of what rounding did, and three standard errors of it."""
+    errors = [v - g * unit for v, g in zip(values, grid, strict=True)]
+    mean = fsum(errors) / len(errors)
+    return mean, 3 * sqrt(fsum((e - mean) ** 2 for e in errors)) / len(errors)
