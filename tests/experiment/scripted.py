@@ -12,20 +12,28 @@ remedy is known before: the share of tasks where `own` fails and `obeys` holds; 
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import hashlib
 import json
 import re
 import shutil
+import socketserver
 import threading
 from collections import Counter
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from harbor.agents.installed.base import BaseInstalledAgent
 
 from misstep import catalogue
+from misstep.experiment import runtime
+from misstep.experiment.agents import install_guard
 from misstep.sandbox import generators
+from misstep.sandbox.harbor import BubblewrapEnvironment
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REMEDY = re.compile(r"\bnew session\b.*\bsetsid\b", re.DOTALL)
@@ -69,13 +77,28 @@ class Rule:
         return (1 - self.own) * self.obeys
 
 
+class _UnixServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def get_request(self) -> tuple[Any, Any]:
+        return super().get_request()[0], ("unix", 0)
+
+
 class ScriptedModel:
-    """The model on loopback, for Codex (Responses API over SSE). Its path says which attempt asks: /TASK/REPLICATE/CANDIDATE/v1.
+    """The model, for Codex (Responses API over SSE), on loopback or on a unix socket. The path of a request says which
+    attempt asks: /TASK/REPLICATE/CANDIDATE/v1.
 
     broken: (task, replicate) whose first conversation is answered by status 500, always: an infrastructure fault.
     """
 
-    def __init__(self, scripts: dict[str, Script], rule: Rule, broken: tuple[tuple[str, int], ...] = ()) -> None:
+    def __init__(
+        self,
+        scripts: dict[str, Script],
+        rule: Rule,
+        broken: tuple[tuple[str, int], ...] = (),
+        socket: Path | None = None,
+    ) -> None:
         self.scripts, self.rule, self.broken = scripts, rule, broken
         self.ids = count(1)
         self.victims: dict[tuple[str, int], str] = {}
@@ -85,9 +108,13 @@ class ScriptedModel:
         """Conversation -> its first request's body."""
         self.lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"model": self})
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.http.daemon_threads = True
-        self.port = self.http.server_address[1]
+        if socket is None:
+            self.http: Any = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            self.http.daemon_threads = True
+            self.port = self.http.server_address[1]
+        else:
+            self.http, self.port = _UnixServer(str(socket), handler), PORT
+            socket.chmod(0o777)
 
     def __enter__(self) -> ScriptedModel:
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
@@ -189,6 +216,220 @@ class _Handler(BaseHTTPRequestHandler):
         return "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events).encode()
 
 
+# -- an agent without a model -----------------------------------------------------------------------------------------------
+
+
+class Hand(BaseInstalledAgent):
+    """An agent that costs nothing: it runs the commands of its instruction (lines `$ ...`), asks the guard's real hooks in
+    the container about each, and stops; told to go on, it runs the lines `> ...` and stops again. A line `! ...` is done
+    on this side: `sleep SECONDS`, `raise`, `no hooks`, `other arm`, `exit`."""
+
+    @staticmethod
+    def name() -> str:
+        return "hand"
+
+    def __init__(self, *args: Any, misstep: dict[str, Any], **kwargs: Any) -> None:
+        self._misstep = misstep
+        super().__init__(*args, **kwargs)
+
+    def get_version_command(self) -> str | None:
+        return None
+
+    async def install(self, environment: Any) -> None: ...
+
+    async def configure(self, environment: Any) -> None:
+        await install_guard(self, environment, Path(self._misstep["runtime"]), self._misstep["arm"])
+
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        lines = [line.partition(" ")[::2] for line in instruction.splitlines() if line[:2] in ("$ ", "> ", "! ")]
+        steps: list[dict[str, Any]] = [{"source": "user", "message": instruction}]
+        hooked = ("!", "no hooks") not in lines
+        if ("!", "other arm") in lines:
+            settings = runtime.settings("reconsider")
+            await environment.exec(f"cat > {runtime.STATE}/guard/settings.json <<'END'\n{settings}\nEND")
+
+        async def hook(event: str, **given: Any) -> dict[str, Any]:
+            if not hooked:
+                return {}
+            payload = json.dumps({"session_id": "hand", "hook_event_name": event, "cwd": "/app", **given})
+            said = await environment.exec(f"{runtime.PLACE}/hook claude-code <<'END'\n{payload}\nEND")
+            found: dict[str, Any] = json.loads(said.stdout) if said.stdout else {}
+            return found
+
+        async def work(mark: str) -> None:
+            for number, (kind, line) in enumerate(lines):
+                if kind == "!" and mark == "$":
+                    await self._here(line, steps)
+                if kind != mark:
+                    continue
+                call = {"tool_name": "Bash", "tool_input": {"command": line}, "tool_use_id": f"{mark}{number}"}
+                await hook("PreToolUse", **call)
+                done = await environment.exec(line, cwd="/app")
+                shown = {"stdout": done.stdout or "", "stderr": "", "interrupted": False}
+                await hook("PostToolUse", **call, tool_response=shown)
+                asked = {"tool_call_id": f"{mark}{number}", "function_name": "Bash", "arguments": {"command": line}}
+                seen = {"source_call_id": f"{mark}{number}", "content": done.stdout or ""}
+                steps.append(
+                    {"source": "agent", "message": "", "tool_calls": [asked], "observation": {"results": [seen]}}
+                )
+                self._save(steps)
+
+        await hook("UserPromptSubmit", prompt=instruction)
+        await work("$")
+        steps.append({"source": "agent", "message": "It is done."})
+        told = await hook("Stop", last_assistant_message="It is done.")
+        if told.get("decision") == "block":
+            steps.append({"source": "user", "message": f"<hook_prompt>{told['reason']}</hook_prompt>"})
+            await work(">")
+            steps.append({"source": "agent", "message": "It is done now."})
+            await hook("Stop", last_assistant_message="It is done now.", stop_hook_active=True)
+        self._save(steps)
+
+    async def _here(self, line: str, steps: list[dict[str, Any]]) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "sleep":
+            await asyncio.sleep(float(rest))
+        elif word == "raise":
+            self._save(steps)
+            raise OSError("planted")
+
+    def _save(self, steps: list[dict[str, Any]]) -> None:
+        numbered = [{"step_id": number, **step} for number, step in enumerate(steps, 1)]
+        whole = {"schema_version": "ATIF-v1.7", "session_id": "hand", "agent": {"name": "hand", "version": "1"}}
+        (self.logs_dir / "trajectory.json").write_text(json.dumps({**whole, "steps": numbered}))
+
+    def populate_context_post_run(self, context: Any) -> None: ...
+
+
+def small_task(into: Path, name: str, instruction: str, test: str = "[ -e /app/done ]", *, reward: bool = True) -> Path:
+    """A task whose verifier looks for a file. Without `reward` its verifier says nothing."""
+    path = into / name
+    for folder in ("environment", "tests"):
+        (path / folder).mkdir(parents=True)
+    (path / "instruction.md").write_text(instruction)
+    (path / "task.toml").write_text(
+        'schema_version = "1.4"\n[agent]\ntimeout_sec = 60\n[verifier]\ntimeout_sec = 60\n'
+        '[environment]\nnetwork_mode = "no-network"\nmemory_mb = 512\n'
+    )
+    (path / "environment/Dockerfile").write_text("FROM misstep-base:bookworm\nWORKDIR /app\n")
+    said = f"if {test}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt" if reward else ":"
+    (path / "tests/test.sh").write_text(f"#!/bin/bash\n{said}\n")
+    return path
+
+
+HAND = """name = "hand: a test of the machine"
+seed = 3
+attempts = {attempts}
+arms = {arms}
+portfolio = "portfolio.toml"
+[tasks]
+path = "tasks"
+[primary]
+contrast = {contrast}
+cohort = "silent"
+[cohorts]
+silent = {tasks}
+[agent]
+name = "scripted:Hand"
+[environment]
+import_path = "misstep.sandbox.harbor:BubblewrapEnvironment"
+concurrency = {concurrency}
+kwargs = {{root = "host"}}
+[replacement]
+candidates = {candidates}
+"""
+
+
+def hand_design(
+    folder: Path,
+    *,
+    arms: tuple[str, ...] = ("baseline", "real"),
+    attempts: int = 1,
+    concurrency: int = 2,
+    candidates: int = 2,
+) -> Path:
+    """A design for Hand and the tasks in a folder's `tasks`, all of them silent."""
+    (folder / "portfolio.toml").write_text(PORTFOLIO)
+    names = sorted(path.name for path in (folder / "tasks").iterdir())
+    path = folder / "panel.toml"
+    path.write_text(
+        HAND.format(
+            attempts=attempts,
+            arms=json.dumps(list(arms)),
+            contrast=json.dumps(list(arms[:2])),
+            tasks=json.dumps(names),
+            concurrency=concurrency,
+            candidates=candidates,
+        )
+    )
+    return path
+
+
+# -- a network for each sandbox -------------------------------------------------------------------------------------------
+
+FORWARD = """
+import socket, threading
+
+def pump(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+    except OSError:
+        pass
+    for one in (a, b):
+        try:
+            one.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+with socket.create_server(("127.0.0.1", %d), backlog=64) as server:
+    while True:
+        client, _ = server.accept()
+        model = socket.socket(socket.AF_UNIX)
+        model.connect("/opt/model/socket")
+        for pair in ((client, model), (model, client)):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+"""
+"""What stands for the network inside: a port of the sandbox's own loopback that leads to the model's socket."""
+PORT = 9
+
+
+class OwnNetwork(BubblewrapEnvironment):
+    """Our sandboxes with a loopback of their own, on which the model answers and nothing else does."""
+
+    own_network = True
+    asked: ClassVar[dict[str, list[tuple[Any, ...]]]] = {}
+    """Trial -> what its environment was asked to do, in order: commands with their variables, uploads with their places."""
+
+    async def exec(self, command: str, *args: Any, **kwargs: Any) -> Any:
+        self._note("exec", command, args, kwargs)
+        return await super().exec(command, *args, **kwargs)
+
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        self._note("file", target_path, Path(source_path).read_bytes())
+        await super().upload_file(source_path, target_path)
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        self._note("folder", target_dir)
+        await super().upload_dir(source_dir, target_dir)
+
+    def _note(self, *what: Any) -> None:
+        overlay = self._exec_env_overlays.get()
+        self.asked.setdefault(self.trial_paths.trial_dir.name, []).append((*what, self.default_user, overlay))
+
+    @property
+    def _network_disabled(self) -> bool:
+        return True
+
+    async def start(self, force_build: bool) -> None:
+        await super().start(force_build)
+        begin = functools.partial(self.sandbox.begin, ["python3", "-c", FORWARD % PORT], user="root", agent=False)
+        self._forward = await asyncio.to_thread(begin)
+        await self.exec(
+            f"for _ in $(seq 100); do (: < /dev/tcp/127.0.0.1/{PORT}) 2> /dev/null && break; sleep 0.02; done"
+        )
+
+
 # -- tasks and design ----------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +490,7 @@ def write_design(
     folder: Path,
     port: int,
     *,
+    socket: Path | None = None,
     tasks: Path,
     arms: tuple[str, ...] = ("baseline", "real", "sham", "always-verify", "reconsider"),
     attempts: int = 1,
@@ -262,11 +504,15 @@ def write_design(
     cohorts = f"[cohorts]\ncount = {silent}\n" if silent else ""
     secondary = [["real", "baseline"], ["sham", "baseline"]]
     kept = [pair for pair in secondary if set(pair) <= set(arms)]
+    mounts = [{"source": str(codex()), "target": "/opt/cli"}]
+    mounts += [{"source": str(socket.parent), "target": "/opt/model"}] if socket else []
+    listed = ", ".join(
+        f'{{type = "bind", source = "{m["source"]}", target = "{m["target"]}", read_only = true}}' for m in mounts
+    )
     environment = environment or (
-        'import_path = "misstep.sandbox.harbor:BubblewrapEnvironment"\n'
+        f'import_path = "{"scripted:OwnNetwork" if socket else "misstep.sandbox.harbor:BubblewrapEnvironment"}"\n'
         f"concurrency = {concurrency}\n"
-        'kwargs = {root = "host", end_session = true, mounts = ['
-        f'{{type = "bind", source = "{codex()}", target = "/opt/cli", read_only = true}}]}}\n'
+        f'kwargs = {{root = "host", end_session = true, mounts = [{listed}]}}\n'
     )
     path = folder / "panel.toml"
     path.write_text(
@@ -294,6 +540,7 @@ skip_install = true
 [agent.kwargs.config]
 model_provider = "scripted"
 check_for_update_on_startup = false
+analytics = {{enabled = false}}
 features = {{plugins = false, apps = false}}
 
 [agent.kwargs.config.model_providers.scripted]

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from misstep.experiment.trials import MOUNTS, OURS
+from misstep.experiment.trials import MOUNTS
 
 if TYPE_CHECKING:
     from misstep.experiment.design import Environment
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 def collect(environment: Environment, trials: Sequence[str]) -> int:
     """Remove what trials that did not end have left; how much it was. Never raises: what is left over costs, no more."""
-    if environment.import_path == OURS:
-        return 0  # the sandbox ends with its process, and the next one to start removes its files
     if environment.type not in MOUNTS:
-        return 0  # clouds end their sandboxes by their own limit
+        return (
+            0  # our sandboxes end with their process, and the next removes their files; clouds have limits of their own
+        )
     return sum(_containers(environment.type, _project(trial)) for trial in trials)
 
 

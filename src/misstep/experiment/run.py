@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 IN_A_ROW = 8
 """Candidates that are no observations, one after the other, after which a run ends by itself: something is broken."""
 
+_ALONE = (
+    "the sandboxes of tasks with a public network share this machine's: one attempt at a time, "
+    "or a server of one could answer for another's"
+)
+
 
 @dataclass(slots=True)
 class Progress:
@@ -103,7 +108,11 @@ class Runner:
         if wrong:
             raise RunError(wrong)
         self.folder = folder
+        self.outcome = Outcome()
         self.concurrency = concurrency or self.panel.design.environment.concurrency
+        if self.concurrency > 1 and trials.shares_network(self.panel):
+            self.concurrency = 1
+            self.outcome.warnings.append(_ALONE)
         self.limit = limit
         self.told = progress
         self.tasks = {task.name: task.path.resolve() for task in tasks_of(self.panel.design)}
@@ -111,7 +120,6 @@ class Runner:
         self.runtime = runtime.make(self.portfolio)
         trials.preflight(self.panel, self.runtime)
         self.marker = self._marker()
-        self.outcome = Outcome()
         self.stopping = ""
         """Why nothing new is begun, '' while it is."""
         self._row = 0
@@ -190,17 +198,20 @@ class Runner:
             if not due:
                 return
             queue = deque(self._work(*one) for one in due)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(min(self.concurrency, len(queue))):
-                        group.create_task(self._worker(queue))
-            except BaseExceptionGroup as failed:
-                raise failed.exceptions[0] from None
+            workers = [asyncio.create_task(self._worker(queue)) for _ in range(min(self.concurrency, len(queue)))]
+            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+            if any(one.exception() for one in done):  # a disk that is full, say: what runs counts as not run
+                self._stop("broken", "")
+                self._cancel()
+                await asyncio.wait(workers)
+            for one in workers:
+                one.result()
 
     async def _worker(self, queue: deque[Work]) -> None:
         while queue and not self.stopping:
             if self.limit and self.outcome.recorded + len(self._at_work) >= self.limit:
-                return self._stop("limit", "")
+                self._stop("limit", "")
+                break
             work = queue.popleft()
             self._at_work[work.trial] = task = asyncio.create_task(self._one(work))
             self._tell()
@@ -216,11 +227,13 @@ class Runner:
 
     def _interrupt(self) -> None:
         """End: begin nothing new, end what runs; it counts as not run."""
-        again = self.stopping == "interrupted"
-        self._stop("interrupted", "interrupted: what was running counts as not run")
+        if self.stopping != "interrupted":
+            self._stop("interrupted", "interrupted: what was running counts as not run")
+            self._cancel()
+
+    def _cancel(self) -> None:
         for task in self._at_work.values():
-            if not again:
-                task.cancel()
+            task.cancel()
 
     def _stop(self, end: str, why: str) -> None:
         if not self.stopping or end == "interrupted":
@@ -251,6 +264,7 @@ class Runner:
         if fault and state_of(folder) != "ended":
             attempt = replace(attempt, termination="invalid", passed=None, fault=fault)
         self._record(work, attempt)
+        self._watch(attempt)
         self._took.append(took)
         self._own += time.perf_counter() - began - took
 
@@ -264,6 +278,13 @@ class Runner:
         trial = await Trial.create(made)
         trial.add_hook(TrialEvent.AGENT_START, begun)
         await trial.run()
+
+    def _watch(self, attempt: Attempt) -> None:
+        """End a run in which everything breaks. Only originals tell: in a recovery round what breaks is among itself."""
+        self._row = self._row + 1 if not fair(attempt) and attempt.candidate == 1 else 0
+        if self._row >= max(IN_A_ROW, 2 * self.concurrency) and not self.stopping:
+            why = f"{self._row} attempts in a row were no observations of the agent; the last: {attempt.fault}"
+            self._stop("broken", why)
 
     def _interrupted(self, work: Work, folder: Path) -> None:
         if state_of(folder) in ("begun", "prepared"):
@@ -295,14 +316,6 @@ class Runner:
         self.archive.record(attempt)
         self._decide(attempt)
         self.outcome.recorded += 1
-        if fair(attempt):
-            self._row = 0
-            return
-        self._row += 1
-        if self._row >= max(IN_A_ROW, 2 * self.concurrency) and not self.stopping:
-            self._stop(
-                "broken", f"{self._row} attempts in a row were no observations of the agent; the last: {attempt.fault}"
-            )
 
     def _decide(self, attempt: Attempt) -> None:
         self.archive.decide(decided(attempt, self.panel.design.replacement, archives.now()))
@@ -364,5 +377,5 @@ def _quiet() -> None:
         from harbor.utils.logger import logger
     except ImportError as error:
         raise RunError("a panel is run by Harbor, which is not installed: pip install 'misstep[harbor]'") from error
-    for handler in list(logger.handlers):
-        handler.setLevel(logging.ERROR)
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False  # each trial keeps its own log

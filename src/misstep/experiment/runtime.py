@@ -48,7 +48,7 @@ PARTS = (
 )
 """Of the package: all that a hook may import."""
 
-SAFETY = (
+SAFETY = (  # noqa: SIM905 (words are easier to read)
     "__future__ argparse ast base64 bisect calendar collections.abc configparser contextlib copy csv dataclasses datetime "
     "decimal difflib encodings.ascii encodings.cp437 encodings.idna encodings.latin_1 encodings.utf_16 encodings.utf_8 "
     "encodings.utf_8_sig enum fcntl fnmatch fractions functools glob hashlib heapq html html.parser importlib.util "

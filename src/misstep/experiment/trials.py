@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from misstep.experiment import runtime as runtimes
 from misstep.experiment.runtime import Runtime
+from misstep.experiment.tasks import tasks_of
 
 if TYPE_CHECKING:
     from harbor.models.trial.config import TrialConfig
 
+    from misstep.experiment.design import Environment
     from misstep.experiment.lock import Panel
     from misstep.experiment.schedule import Slot
 
@@ -31,7 +33,6 @@ AGENTS = {
 }
 """Harbor's agents by name -> the same agent with the guard. An import path in a design must name such a class itself: one
 that takes `misstep` (see `agents`)."""
-OURS = "misstep.sandbox.harbor:BubblewrapEnvironment"
 MOUNTS = frozenset({"docker", "podman"})
 """Harbor's environments into which a folder of this machine can be mounted; into others the runtime is uploaded."""
 NOT_TO_GRADE = {"GuardSetupError": {"should_retry": False, "should_grade": False, "has_valid_reward": False}}
@@ -97,11 +98,11 @@ def config(panel: Panel, work: Work, task: Path, runtime: Runtime) -> TrialConfi
             env={name: _filled(value, work) for name, value in design.agent.env.items()},
         ),
         environment=EnvironmentConfig(**environment(design.environment, runtime)),
-        override_error_policy=NOT_TO_GRADE,  # type: ignore[arg-type]
+        override_error_policy=NOT_TO_GRADE,
     )
 
 
-def environment(given: Any, runtime: Runtime) -> dict[str, Any]:
+def environment(given: Environment, runtime: Runtime) -> dict[str, Any]:
     """The arguments of Harbor's EnvironmentConfig: what of a design's kwargs are its fields, and the runtime's mount."""
     from harbor.models.trial.config import EnvironmentConfig
 
@@ -109,10 +110,45 @@ def environment(given: Any, runtime: Runtime) -> dict[str, Any]:
     fields = set(EnvironmentConfig.model_fields) - {"type", "import_path", "kwargs"}
     made.update({key: value for key, value in given.kwargs.items() if key in fields})
     made["kwargs"] = {key: value for key, value in given.kwargs.items() if key not in fields}
-    if given.import_path == OURS or given.type in MOUNTS:
+    if mounts(given):
         mount = {"type": "bind", "source": str(runtime.path), "target": runtimes.PLACE, "read_only": True}
         made["mounts"] = [*(made.get("mounts") or ()), mount]
     return made
+
+
+def mounts(given: Environment) -> bool:
+    """Whether a folder of this machine can be mounted into an environment."""
+    return ours(given) is not None or given.type in MOUNTS
+
+
+def ours(given: Environment) -> type | None:
+    """The class of an environment of our sandboxes, None for another. Raises RunError where it cannot be imported."""
+    if not given.import_path:
+        return None
+    from harbor.utils.import_path import import_class
+
+    from misstep.sandbox.harbor import BubblewrapEnvironment
+
+    try:
+        found = import_class(given.import_path, label="environment")
+    except (ImportError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"environment.import_path: {' '.join(str(error).split())}") from error
+    return found if issubclass(found, BubblewrapEnvironment) else None
+
+
+def shares_network(panel: Panel) -> bool:
+    """Whether attempts that run at the same time could reach each other: in our sandboxes a public network is this
+    machine's. A class that gives each sandbox a network of its own says `own_network = True`."""
+    class_ = ours(panel.design.environment)
+    if class_ is None or getattr(class_, "own_network", False):
+        return False
+    from harbor.models.task.config import NetworkMode, TaskConfig
+
+    for task in tasks_of(panel.design):
+        text = (task.path / "task.toml").read_text(encoding="utf-8")
+        if TaskConfig.model_validate_toml(text).environment.network_mode != NetworkMode.NO_NETWORK:
+            return True
+    return False
 
 
 def _filled(value: str, work: Work) -> str:
