@@ -122,7 +122,7 @@ def _shown(found: Derivation, most: int) -> Iterator[str]:
 def _cluster(cluster: Cluster) -> Iterator[str]:
     tasks = [*cluster.split, *cluster.never]
     yield (
-        f"  {cluster.misstep}: the agent {cluster.name}; {len(cluster.split)} tasks sometimes passed, "
+        f"  {cluster.misstep}: the agent {cluster.name}; {_count(len(cluster.split), 'task')} sometimes passed, "
         f"{len(cluster.never)} never; in {cluster.failed} of {cluster.failed_of} failed attempts, "
         f"{cluster.passed} of {cluster.passed_of} passed ones"
     )
@@ -192,8 +192,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _place(trial: str) -> str:
-    """A trial by its folder's name, or its name in a run."""
-    return trial.rpartition("#")[2].rpartition("/")[2]
+    """A trial by its folder and the one that holds it (a Harbor job), or by its name in a run."""
+    path, _, row = trial.partition("#")
+    return row or "/".join(Path(path).parts[-2:])
 
 
 def _cut(text: str, most: int = WIDTH) -> str:
