@@ -7,6 +7,7 @@ A denial's reason, a text at a call and a stop's reason all reach the model. It 
 from __future__ import annotations
 
 from . import Reading, call_record, clipped, text
+from ._shared import blocked_or_told, opened, record_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,17 +37,12 @@ _REFUSED = ("The user doesn't want to", "Permission ", "User rejected", "Claude 
 
 def read(payload: dict[str, Any]) -> Reading | None:
     """What a payload tells; None for an event that is none of ours."""
-    event, session = payload.get("hook_event_name"), text(payload.get("session_id"))
-    if not session:
+    reading = opened(payload, "prompt_id")
+    if reading is None:
         return None
-    reading = Reading(session, text(payload.get("agent_id")), text(payload.get("prompt_id")))
     reading.transcript = text(payload.get("agent_transcript_path")) or text(payload.get("transcript_path"))
-    records = reading.records
-    if event == "UserPromptSubmit":
-        records.append({"e": "prompt", "text": text(payload.get("prompt"))})
-    elif event == "PreToolUse":
-        records.append(call_record("before", payload))
-    elif event == "PostToolUse":
+    event, records = payload.get("hook_event_name"), reading.records
+    if event == "PostToolUse":
         record = call_record("after", payload)
         record["result"] = _succeeded(payload.get("tool_response"), record["tool"] == "Bash")
         records.append(record)
@@ -56,13 +52,11 @@ def read(payload: dict[str, Any]) -> Reading | None:
         records.append(record)
         if payload.get("is_interrupt") is True:
             records.append({"e": "interrupt"})
-    elif event in ("Stop", "SubagentStop"):
-        records.append({"e": "stop", "message": text(payload.get("last_assistant_message")), "turn": reading.turn})
-    elif event == "SessionStart":
-        source = text(payload.get("source"))
-        records.append({"e": "compact"} if source == "compact" else {"e": "start", "source": source})
     else:
-        return None
+        other = record_of(payload, reading)
+        if other is None:
+            return None
+        records.append(other)
     return reading
 
 
@@ -116,14 +110,5 @@ def _failed(error: str, interrupted: bool) -> dict[str, Any]:
 
 
 def answer(decision: Decision, payload: dict[str, Any]) -> str:
-    """The hook's output: exit status 2 is never used, it would show the model our command line."""
-    from .._json import dumps
-
-    if decision.event == "stop":
-        return dumps({"decision": "block", "reason": decision.text})
-    said: dict[str, Any] = {"hookEventName": "PreToolUse"}
-    if decision.action == "deny":
-        said["permissionDecision"], said["permissionDecisionReason"] = "deny", decision.text
-    else:
-        said["additionalContext"] = decision.text
-    return dumps({"hookSpecificOutput": said})
+    """The hook's output."""
+    return blocked_or_told(decision)

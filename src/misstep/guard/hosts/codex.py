@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from . import Reading, call_record, clipped, text
+from ._shared import blocked_or_told, opened, record_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,35 +32,27 @@ TAIL = 1 << 20
 
 def read(payload: dict[str, Any]) -> Reading | None:
     """What a payload tells; None for an event that is none of ours."""
-    event, session = payload.get("hook_event_name"), text(payload.get("session_id"))
-    if not session:
+    reading = opened(payload, "turn_id")
+    if reading is None:
         return None
-    reading = Reading(session, text(payload.get("agent_id")), text(payload.get("turn_id")))
     reading.transcript = text(payload.get("agent_transcript_path")) or text(payload.get("transcript_path"))
-    records = reading.records
-    if event == "UserPromptSubmit":
-        records.append({"e": "prompt", "text": text(payload.get("prompt"))})
-    elif event == "PreToolUse":
-        records.append(_named(call_record("before", payload)))
-    elif event == "PostToolUse":
+    if payload.get("hook_event_name") == "PostToolUse":
         record = _named(call_record("after", payload))
         record["result"] = _result(payload.get("tool_response"))
         if "exit" not in record["result"] and reading.transcript and record["tool"] == SHELL:
             record["open"] = True
-        records.append(record)
-    elif event in ("Stop", "SubagentStop"):
-        records.append({"e": "stop", "message": text(payload.get("last_assistant_message")), "turn": reading.turn})
-    elif event == "SessionStart":
-        source = text(payload.get("source"))
-        records.append({"e": "compact"} if source == "compact" else {"e": "start", "source": source})
-    else:
+        reading.records.append(record)
+        return reading
+    other = record_of(payload, reading)
+    if other is None:
         return None
+    reading.records.append(_named(other))
     return reading
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
     """The call under the name that the model knows its tool by: one that yields while the command runs."""
-    if record["tool"] == "Bash":
+    if record.get("tool") == "Bash":
         record["tool"] = SHELL
     return record
 
@@ -179,14 +172,5 @@ def plan_distrust(*given: Any) -> None:
 
 
 def answer(decision: Decision, payload: dict[str, Any]) -> str:
-    """The hook's output. A permission decision beside a context would make Codex ignore both."""
-    from .._json import dumps
-
-    if decision.event == "stop":
-        return dumps({"decision": "block", "reason": decision.text})
-    said: dict[str, Any] = {"hookEventName": "PreToolUse"}
-    if decision.action == "deny":
-        said["permissionDecision"], said["permissionDecisionReason"] = "deny", decision.text
-    else:
-        said["additionalContext"] = decision.text
-    return dumps({"hookSpecificOutput": said})
+    """The hook's output."""
+    return blocked_or_told(decision)

@@ -6,8 +6,8 @@ exception before the tool; a text at a call stands below its output; after a sto
 
 from __future__ import annotations
 
-from .._json import dumps
 from . import Reading, call_record, clipped, text
+from ._shared import opened, plugin, record_of, to_plugin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,22 +21,7 @@ CONFIG = ("OPENCODE_CONFIG_DIR", "~/.config/opencode", "plugin/misstep-guard.js"
 PROJECT = ".opencode/plugin/misstep-guard.js"
 LATE_TEXT = False
 
-PLUGIN = """// Written by `misstep guard install opencode`; `misstep guard uninstall opencode` removes it.
-import { spawnSync } from "node:child_process"
-
-const COMMAND = @COMMAND@
-
-function ask(event, session_id, cwd, given) {
-  try {
-    const input = JSON.stringify({ hook_event_name: event, session_id, cwd, ...given })
-    const done = spawnSync("/bin/sh", ["-c", COMMAND], { input, encoding: "utf8", timeout: 30000 })
-    return done.stdout ? JSON.parse(done.stdout) : {}
-  } catch {
-    return {}
-  }
-}
-
-export const MisstepGuard = async ({ client, directory }) => {
+PLUGIN = """export const MisstepGuard = async ({ client, directory }) => {
   const late = new Map()
   return {
     "chat.message": async (input, output) => {
@@ -69,21 +54,17 @@ export const MisstepGuard = async ({ client, directory }) => {
 
 def whole_file(command: str) -> str:
     """The plugin."""
-    return PLUGIN.replace("@COMMAND@", dumps(command))
+    return plugin(NAME, PLUGIN, command)
 
 
 def read(payload: dict[str, Any]) -> Reading | None:
     """What a payload of the plugin tells; None for an event that is none of ours."""
-    event, session = payload.get("hook_event_name"), text(payload.get("session_id"))
-    if not session:
+    reading = opened(payload)
+    if reading is None:
         return None
-    reading = Reading(session)
-    records = reading.records
-    if event == "UserPromptSubmit":
-        records.append({"e": "prompt", "text": text(payload.get("prompt"))})
-    elif event == "PreToolUse":
-        records.append(call_record("before", payload))
-    elif event == "PostToolUse":
+    # The plugin's own prompts come back as prompts, and begin no turn: the turn of a stop is the last real prompt's.
+    record = record_of(payload, reading)
+    if payload.get("hook_event_name") == "PostToolUse":
         record = call_record("after", payload)
         given = payload.get("tool_response")
         given = given if isinstance(given, dict) else {}
@@ -92,17 +73,12 @@ def read(payload: dict[str, Any]) -> Reading | None:
         if isinstance(code, int) and not isinstance(code, bool):
             result.update(exit=code, failed=code != 0)
         record["result"] = clipped(result, text(given.get("output")))
-        records.append(record)
-    elif event == "Stop":
-        # The plugin's own prompts come back as prompts: the turn is the last real one's.
-        records.append({"e": "stop", "message": text(payload.get("last_assistant_message")), "turn": ""})
-    elif event == "SessionStart":
-        records.append({"e": "start", "source": text(payload.get("source"))})
-    else:
+    if record is None:
         return None
+    reading.records.append(record)
     return reading
 
 
 def answer(decision: Decision, payload: dict[str, Any]) -> str:
     """What the plugin is to do."""
-    return dumps({"deny" if decision.action == "deny" else "text": decision.text})
+    return to_plugin(decision)

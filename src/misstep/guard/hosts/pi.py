@@ -6,8 +6,8 @@ one more run before the agent settles.
 
 from __future__ import annotations
 
-from .._json import dumps
 from . import Reading, call_record, clipped, text
+from ._shared import opened, plugin, record_of, to_plugin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,17 +24,9 @@ PROJECT_NOTE = (
     "Pi loads the extensions of a project only where it trusts the project: open `pi` there once and say /trust."
 )
 
-PLUGIN = """// Written by `misstep guard install pi`; `misstep guard uninstall pi` removes it.
-import { spawnSync } from "node:child_process"
-
-const COMMAND = @COMMAND@
-
-function ask(event: string, ctx: any, given: object): any {
+PLUGIN = """function tell(event: string, ctx: any, given: object): any {
   try {
-    const base = { hook_event_name: event, session_id: ctx.sessionManager.getSessionId(), cwd: ctx.cwd }
-    const input = JSON.stringify({ ...base, ...given })
-    const done = spawnSync("/bin/sh", ["-c", COMMAND], { input, encoding: "utf8", timeout: 30000 })
-    return done.stdout ? JSON.parse(done.stdout) : {}
+    return ask(event, ctx.sessionManager.getSessionId(), ctx.cwd, given)
   } catch {
     return {}
   }
@@ -47,17 +39,17 @@ export default function (pi: any) {
   const late = new Map<string, string>()
   let last = ""
   pi.on("input", async (event: any, ctx: any) => {
-    if (event.source !== "extension") ask("UserPromptSubmit", ctx, { prompt: event.text })
+    if (event.source !== "extension") tell("UserPromptSubmit", ctx, { prompt: event.text })
   })
   pi.on("tool_call", async (event: any, ctx: any) => {
     const call = { tool_name: event.toolName, tool_input: event.input, tool_use_id: event.toolCallId }
-    const answer = ask("PreToolUse", ctx, call)
+    const answer = tell("PreToolUse", ctx, call)
     if (answer.deny) return { block: true, reason: answer.deny }
     if (answer.text) late.set(event.toolCallId, answer.text)
   })
   pi.on("tool_result", async (event: any, ctx: any) => {
     const call = { tool_name: event.toolName, tool_input: event.input, tool_use_id: event.toolCallId }
-    ask("PostToolUse", ctx, { ...call, tool_response: { output: words(event.content), failed: event.isError === true } })
+    tell("PostToolUse", ctx, { ...call, tool_response: { output: words(event.content), failed: event.isError === true } })
     const told = late.get(event.toolCallId)
     late.delete(event.toolCallId)
     if (told) return { content: [...event.content, { type: "text", text: told }] }
@@ -67,7 +59,7 @@ export default function (pi: any) {
     last = words(said?.content)
   })
   pi.on("agent_before_settle", async (event: any, ctx: any) => {
-    const answer = ask("Stop", ctx, { last_assistant_message: last })
+    const answer = tell("Stop", ctx, { last_assistant_message: last })
     if (!answer.text) return
     const entry = { type: "custom_message", customType: "misstep-guard", content: answer.text, display: true }
     return { entries: [...event.entries, entry], continue: true }
@@ -78,31 +70,22 @@ export default function (pi: any) {
 
 def whole_file(command: str) -> str:
     """The extension."""
-    return PLUGIN.replace("@COMMAND@", dumps(command))
+    return plugin(NAME, PLUGIN, command)
 
 
 def read(payload: dict[str, Any]) -> Reading | None:
     """What a payload of the extension tells; None for an event that is none of ours."""
-    event, session = payload.get("hook_event_name"), text(payload.get("session_id"))
-    if not session:
+    reading = opened(payload)
+    if reading is None:
         return None
-    reading = Reading(session)
-    records = reading.records
-    if event == "UserPromptSubmit":
-        records.append({"e": "prompt", "text": text(payload.get("prompt"))})
-    elif event == "PreToolUse":
-        records.append(call_record("before", payload))
-    elif event == "PostToolUse":
+    record = record_of(payload, reading)
+    if payload.get("hook_event_name") == "PostToolUse":
         record = call_record("after", payload)
         given = payload.get("tool_response")
         record["result"] = _result(given if isinstance(given, dict) else {}, record["tool"] == "bash")
-        records.append(record)
-    elif event == "Stop":
-        records.append({"e": "stop", "message": text(payload.get("last_assistant_message")), "turn": ""})
-    elif event == "SessionStart":
-        records.append({"e": "start", "source": text(payload.get("source"))})
-    else:
+    if record is None:
         return None
+    reading.records.append(record)
     return reading
 
 
@@ -124,4 +107,4 @@ def _result(given: dict[str, Any], shell: bool) -> dict[str, Any]:
 
 def answer(decision: Decision, payload: dict[str, Any]) -> str:
     """What the extension is to do."""
-    return dumps({"deny" if decision.action == "deny" else "text": decision.text})
+    return to_plugin(decision)

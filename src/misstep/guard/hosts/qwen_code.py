@@ -7,6 +7,7 @@ event comes at every model call: empty for results, with our own text after a st
 from __future__ import annotations
 
 from . import Reading, call_record, clipped, text
+from ._shared import blocked, opened, record_of, specific
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,19 +28,16 @@ PROJECT_NOTE = (
 
 def read(payload: dict[str, Any]) -> Reading | None:
     """What a payload tells; None for an event that is none of ours."""
-    event, session = payload.get("hook_event_name"), text(payload.get("session_id"))
-    if not session:
+    reading = opened(payload, "prompt_id")
+    if reading is None:
         return None
-    reading = Reading(session, text(payload.get("agent_id")), text(payload.get("prompt_id")))
     reading.transcript = text(payload.get("transcript_path"))
-    records = reading.records
+    event, records = payload.get("hook_event_name"), reading.records
     if event == "UserPromptSubmit":
         words = text(payload.get("submitted_prompt")) or text(payload.get("prompt"))
         if not words.strip():
             return None
         records.append({"e": "prompt", "text": words})
-    elif event == "PreToolUse":
-        records.append(call_record("before", payload))
     elif event == "PostToolUse":
         record = call_record("after", payload)
         given = payload.get("tool_response")
@@ -52,13 +50,11 @@ def read(payload: dict[str, Any]) -> Reading | None:
         if payload.get("is_interrupt") is True:
             record["result"].update(failed=None, fault="interrupted")
         records.append(record)
-    elif event in ("Stop", "SubagentStop"):
-        records.append({"e": "stop", "message": text(payload.get("last_assistant_message")), "turn": reading.turn})
-    elif event == "SessionStart":
-        source = text(payload.get("source"))
-        records.append({"e": "compact"} if source == "compact" else {"e": "start", "source": source})
     else:
-        return None
+        other = record_of(payload, reading)
+        if other is None:
+            return None
+        records.append(other)
     return reading
 
 
@@ -89,17 +85,9 @@ def _result(output: str, shell: bool, failed: bool) -> dict[str, Any]:
 
 def answer(decision: Decision, payload: dict[str, Any]) -> str:
     """The hook's output at a call (a denial) or a stop."""
-    from .._json import dumps
-
-    if decision.event == "stop":
-        return dumps({"decision": "block", "reason": decision.text})
-    said = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": decision.text}
-    return dumps({"hookSpecificOutput": said})
+    return blocked(decision)
 
 
 def late(words: str, payload: dict[str, Any]) -> str:
     """The hook's output at a result, for a text that was due at its call."""
-    from .._json import dumps
-
-    event = text(payload.get("hook_event_name"))
-    return dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": words}})
+    return specific(text(payload.get("hook_event_name")), additionalContext=words)
