@@ -239,3 +239,15 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
             Design.load(path)
     with pytest.raises(DesignError, match="No such file"):
         Design.load(tmp_path / "absent.toml")
+
+
+def test_the_documented_design_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "panel.md").read_text(encoding="utf-8")
+    text = page.split("```toml\n", 1)[1].split("```", 1)[0]
+    (tmp_path / "panel.toml").write_text(text, encoding="utf-8")
+    design = Design.load(tmp_path / "panel.toml")
+    assert len(design.arms) == 5
+    assert len(design.contrasts) == 4
+    # it shows every key there is, but those that another one excludes
+    for at in paths(WHOLE):
+        assert at[-1] in text, at
