@@ -2,7 +2,8 @@
 
 A script is a list of turns, one for each request that offers tools; past its end the model says "The end.". A turn is
 `{"say": text}`, `{"run": command}`, or both, or `{"run": [several commands, as calls of one turn]}`, or
-`{"call": (tool, input)}`. What the agent sent is kept in `requests`.
+`{"call": (tool, input)}`, or, for Claude Code, `{"delegate": task, "turns": [...], "background": bool}`: a sub-agent gets the
+task, and has a script of its own. What the agent sent is kept in `requests`, what its sub-agents sent in `inner`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ _IDS = count(1)
 
 
 class ModelServer:
-    def __init__(self, script: list[dict[str, Any]]) -> None:
-        self.script = script
+    def __init__(self, script: list[dict[str, Any]], plain: bool = False) -> None:
+        """plain: also requests that offer no tools are answered from the script."""
+        self.script, self.plain = script, plain
         self.turn = 0
         self.requests: list[dict[str, Any]] = []
         """Bodies of the requests that were answered from the script, in order."""
+        self.inner: list[dict[str, Any]] = []
+        self.scripts = {turn["delegate"]: iter(turn["turns"]) for turn in script if "delegate" in turn}
         self.ids = _IDS
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"model": self})
@@ -41,13 +45,17 @@ class ModelServer:
 
     def next(self, body: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
+            for task, turns in self.scripts.items():
+                if task in json.dumps((body.get("messages") or [""])[0], ensure_ascii=False):
+                    self.inner.append(body)
+                    return next(turns, {"say": "The end."})
             self.requests.append(body)
             self.turn += 1
             return self.script[self.turn - 1] if self.turn <= len(self.script) else {"say": "The end."}
 
-    def seen(self, request: int = -1) -> str:
-        """What the agent sent as its conversation in one request, as one text."""
-        body = self.requests[request]
+    def seen(self, request: int = -1, inner: bool = False) -> str:
+        """What the agent (a sub-agent) sent as its conversation in one request, as one text."""
+        body = (self.inner if inner else self.requests)[request]
         for key in ("input", "messages", "contents"):
             if key in body:
                 return json.dumps(body[key], ensure_ascii=False)
@@ -207,7 +215,12 @@ class _Handler(BaseHTTPRequestHandler):
         names = [t.get("name") for t in body.get("tools") or []]
         turn = self.model.next(body) if "Bash" in names else {"say": "side"}
         blocks: list[dict[str, Any]] = [{"type": "text", "text": turn["say"]}] if "say" in turn else []
-        for tool, given in calls_of(turn):
+        calls = calls_of(turn)
+        if "delegate" in turn:
+            task = {"description": "a part", "prompt": turn["delegate"], "subagent_type": "general-purpose"}
+            task["run_in_background"] = turn.get("background", False)
+            calls.append(("Agent" if "Agent" in names else "Task", task))
+        for tool, given in calls:
             given = given if tool else {"command": given, "description": "scripted"}
             blocks.append(
                 {"type": "tool_use", "id": f"toolu_{next(self.model.ids):04d}", "name": tool or "Bash", "input": given}
@@ -256,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def as_chat(self, body: dict[str, Any]) -> None:
         names = [(t.get("function") or {}).get("name") for t in body.get("tools") or []]
-        turn = self.model.next(body) if names else {"say": "side"}
+        turn = self.model.next(body) if names or self.model.plain else {"say": "side"}
         message: dict[str, Any] = {"role": "assistant", "content": turn.get("say", "")}
         calls = []
         for number, (tool, given) in enumerate(calls_of(turn)):
