@@ -54,7 +54,7 @@ def command(
     """
     from misstep.experiment import records as records_
 
-    contrast = _primary(primary)
+    contrast = primary_of(primary)
     for option, name in (("--html", html), ("--json", json_)):
         _check(option, name, path)
     try:
@@ -72,7 +72,8 @@ def command(
         terminal.show(console(), analysis.plain(), written)
 
 
-def _primary(given: str | None) -> tuple[str, str] | None:
+def primary_of(given: str | None) -> tuple[str, str] | None:
+    """(arm, against) of --primary. Raises Failure."""
     if given is None:
         return None
     arm, _, against = (part.strip() for part in given.partition(","))
