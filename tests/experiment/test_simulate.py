@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from misstep.experiment.simulate import NEAR, TASKS, simulate, table
+from misstep.experiment.analysis import analyse
+from misstep.experiment.simulate import NEAR, TASKS, records, simulate, table
 from misstep.stats import attempts_needed, expected_coverage, interval_note, mean_interval, power, tasks_needed
 from misstep.stats.planning import batch_mean_interval, curve
 
@@ -89,3 +90,21 @@ def test_few_tasks_cover_less_and_theory_knows_about_how_much() -> None:
         assert not row.nominal
         assert abs(row.coverage - row.expected) <= 0.02, tasks
         assert row.coverage < 0.94, tasks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tasks", "effect"), [(50, 0.21), (30, 0.0)])
+def test_the_analysis_of_panels_of_records(tasks: int, effect: float) -> None:
+    """The same promises, kept by what a report prints: attempts in, the primary contrast out."""
+    panels = 2000 if effect else 1000
+    covered = rejected = 0
+    for attempts in records(tasks, 2, effect, panels):
+        found = analyse(attempts, primary=("real", "sham")).contrasts[0].effect
+        assert found is not None
+        covered += found.low - 1e-9 <= effect <= found.high + 1e-9
+        rejected += found.p <= 0.05
+    assert abs(covered / panels - 0.95) <= NEAR
+    if effect:
+        assert abs(rejected / panels - power(effect, tasks, 2, panels=20_000).power) <= 0.02
+    else:
+        assert rejected / panels <= 0.05

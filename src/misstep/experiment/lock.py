@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import misstep
+from misstep.experiment.analysis.model import VERSION as RULES
 from misstep.experiment.design import Design, DesignError
 from misstep.experiment.schedule import Slot, read_schedule, schedule, text_of
 from misstep.experiment.tasks import Assigned, Task, assign, digest, harbor_digest, portfolio_of, tasks_of
@@ -76,7 +77,7 @@ def lock(made: Plan, folder: Path) -> dict[str, Any]:
         "version": VERSION,
         "misstep": misstep.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),
-        "analysis": {"sources": analysis_sources()},
+        "analysis": {"version": RULES, "sources": analysis_sources()},
         "design": {"sha256": hash_of(made.design.plain()), "plain": made.design.plain()},
         "base": Path(os.path.relpath(base.resolve(), folder.resolve())).as_posix(),
         "seed": made.design.seed,

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
 
+from misstep.experiment.attempts import Attempt
 from misstep.stats import expected_coverage, interval_note, power
 from misstep.stats.planning import _moved, _shift, batch_mean_interval, batch_sign_flip_p
 
@@ -96,6 +97,34 @@ def simulate(
         tasks, attempts, effect, panels, held / panels, held_these / panels,
         expected_coverage(tasks, 1 - level), rejected / panels, predicted,
     )  # fmt: skip
+
+
+def records(
+    tasks: int,
+    attempts: int,
+    effect: float,
+    panels: int,
+    *,
+    mean: float = 0.65,
+    concentration: float = 3.5,
+    seed: int = 0,
+    arms: tuple[str, str] = ("real", "sham"),
+) -> Iterator[list[Attempt]]:
+    """The same panels as records of attempts, one panel after another: what an analysis reads. The effect is the first arm's."""
+    import numpy as np
+
+    rng = np.random.default_rng([seed, tasks, attempts, round(1e6 * abs(effect))])
+    beta = mean * concentration, (1 - mean) * concentration
+    shift = _shift(rng.beta(*beta, 200_000), effect)
+    for _ in range(panels):
+        before = rng.beta(*beta, tasks)
+        passed = rng.random((2, tasks, attempts)) < np.stack([_moved(before, shift), before])[:, :, None]
+        yield [
+            Attempt(task=f"task-{n}", arm=arm, replicate=k + 1, termination="pass" if one else "fail", passed=bool(one))
+            for arm, rows in zip(arms, passed, strict=True)
+            for n, row in enumerate(rows)
+            for k, one in enumerate(row)
+        ]
 
 
 def table(
