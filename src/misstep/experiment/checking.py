@@ -19,12 +19,14 @@ from misstep.experiment.artifact import (
     ANALYSIS,
     MANIFEST,
     MARKERS,
+    README,
     REPORT,
     SCHEMA,
     VERSION,
     ArtifactError,
     Render,
     place,
+    readme,
 )
 from misstep.experiment.attempts import Attempt, fair, read_attempts
 from misstep.experiment.design import Design

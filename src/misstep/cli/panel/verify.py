@@ -29,7 +29,7 @@ def command(artifact: Path, notes: bool) -> int:
     if found.problem:
         click.echo(f"differs: {one_line(found.problem)}")
     else:
-        unchecked = f"; {len(found.notes)} notes (--notes)" if found.notes and not notes else ""
+        unchecked = f"; {len(found.notes)} not checked (--notes)" if found.notes and not notes else ""
         click.echo(
             f"verified: {found.files} files, {found.attempts:,} attempts, {found.numbers:,} numbers computed again; "
             f"manifest sha256 {found.sha256}{unchecked}"

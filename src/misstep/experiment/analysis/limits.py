@@ -9,9 +9,8 @@ from misstep.experiment.analysis.contrasts import Asked
 from misstep.experiment.analysis.model import Arm, ContrastResult, Limit, Sequential, Terminations
 from misstep.experiment.analysis.table import UNSCOPED, Table
 from misstep.experiment.attempts import OBSERVATIONS
+from misstep.stats import interval_note
 
-FEW = 30
-"""Tasks below which the percentile interval was seen to be too short (docs/statistics.md)."""
 _LISTED = 5
 
 
@@ -109,16 +108,9 @@ def _few(primary: ContrastResult, table: Table) -> Found:
         return [("no-effect", f"{primary.name} is not available: {primary.why}.")]
     if primary.note:
         made.append(("few-changed", primary.note))
-    if effect.tasks < FEW:
-        made.append(
-            (
-                "few-tasks",
-                (
-                    f"With {effect.tasks} tasks the percentile interval is too short: in simulations without an effect it covered "
-                    "93 % of the time at 14 tasks, 95 % from 30 on."
-                ),
-            )
-        )
+    short = interval_note(effect.tasks)
+    if short:
+        made.append(("few-tasks", short))
     made += _single(primary, table)
     return made
 
