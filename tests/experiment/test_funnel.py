@@ -8,6 +8,7 @@ import pytest
 from misstep.experiment import funnel
 from misstep.experiment.classify import attempt_of
 from misstep.guard.adapters import Guard
+from misstep.guard.portfolio import default, from_plain
 
 _spec = importlib.util.spec_from_file_location("misstep_tests_trials", Path(__file__).with_name("trials.py"))
 trials = importlib.util.module_from_spec(_spec)
@@ -111,6 +112,25 @@ def test_a_portfolio_that_was_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     found = attempt(tmp_path, monkeypatch, "real", ATTACHED)
     assert found.extra["guard"]["refused"].startswith("a scored run needs a lock")
     assert found.fired == {} and found.state == (POLICY,)
+
+
+def test_another_portfolio_is_followed_and_left_as_it_is(tmp_path: Path) -> None:
+    portfolio = from_plain({"rules": [one for one in default()["rules"] if one["policy"] == POLICY]})
+    trials.trial(tmp_path / "t__1", trials.steps(TASK, ATTACHED))
+    found = attempt_of(tmp_path / "t__1", task="t", arm="none", portfolio=portfolio)
+    assert (found.eligible, found.state, found.fired) == ((POLICY,), (POLICY,), {})
+    assert [rule.mode for rule in portfolio.rules] == ["enforce"]
+    without = attempt_of(tmp_path / "t__1", task="t", arm="none", funnel=False)
+    assert (without.eligible, without.state, without.behaviour, without.steps) == ((), (), {}, 2)
+
+
+def test_a_record_without_its_prompt(tmp_path: Path) -> None:
+    did = [step for step in trials.steps(TASK, ATTACHED) if step["source"] != "user"]
+    trials.trial(tmp_path / "t__1", did)
+    unknown = attempt_of(tmp_path / "t__1", task="t", arm="none")
+    assert POLICY not in (*unknown.eligible, *unknown.state)
+    told = attempt_of(tmp_path / "t__1", task="t", arm="none", instruction=TASK)
+    assert (told.eligible, told.state) == ((EVERYWHERE, POLICY), (POLICY,))
 
 
 def test_sub_agents_may_have_done_it() -> None:

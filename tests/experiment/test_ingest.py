@@ -260,6 +260,20 @@ def test_versions_of_a_task_are_not_paired(tmp_path: Path) -> None:
     assert {a.task for a in read(tmp_path, versions="together").attempts} == {"a", "b"}
 
 
+def test_tasks_of_attempts_without_a_record(tmp_path: Path) -> None:
+    """Who takes a task is told by its text, where that is on this machine; what state there was is not."""
+    (tmp_path / "task").mkdir()
+    text = "Start a web server. It must be running, and reachable on port 8077, when your session has ended."
+    (tmp_path / "task" / "instruction.md").write_text(text)
+    given = {"task": {"path": str(tmp_path / "task")}, "trial_name": "a__1"}
+    trials.trial(tmp_path / "one" / "a__1", None, config=given)
+    (found,) = read(tmp_path / "one").attempts
+    assert "service-persistence" in found.eligible and found.extra["unrecorded"] is True
+    run(tmp_path / "run", [row("a.1-of-1", True, instruction=text)], True)
+    (found,) = read(tmp_path / "run").attempts
+    assert "service-persistence" in found.eligible and found.extra["unrecorded"] is True
+
+
 def test_what_did_not_end_and_what_never_ran(tmp_path: Path) -> None:
     folder = job(tmp_path / "jobs" / "one", exception_info=trials.exception("RateLimitError"))
     (folder / "b__0" / "result.json").unlink()
@@ -267,6 +281,17 @@ def test_what_did_not_end_and_what_never_ran(tmp_path: Path) -> None:
     assert {a.termination for a in found.values()} == {"invalid"} and len(found) == 4
     assert found["b__0"].task == "b" and found["b__0"].fault == "no result.json: the trial did not end"
     assert found["a__0"].fault == "infrastructure: RateLimitError"
+
+
+def test_a_portfolio_of_ones_own(tmp_path: Path) -> None:
+    folder = job(tmp_path / "one")
+    (tmp_path / "p.toml").write_text('[[policy]]\nid = "service-persistence"\n')
+    assert {a.eligible for a in read(folder).attempts} == {("blocking-foreground",)}
+    assert {a.eligible for a in read(folder, portfolio=str(tmp_path / "p.toml")).attempts} == {()}
+    (tmp_path / "p.json").write_text("{}")
+    words = ["panel", "ingest", str(folder), "--out", "-", "--portfolio", str(tmp_path / "p.json")]
+    done = CliRunner().invoke(group, words)
+    assert done.exit_code == 2 and "p.json: " in done.output and done.output.count("\n") == 1
 
 
 def test_many_trials_in_several_processes(tmp_path: Path) -> None:
@@ -312,7 +337,7 @@ def run(folder: Path, rows: list[dict], folders: bool) -> Path:
 def row(name: str, resolved: bool | None, mode: str = "unset", **more: object) -> dict:
     task = name.partition(".")[0]
     given = {"trial_name": name, "task_id": task, "instruction": f"Do {task}.", "is_resolved": resolved}
-    return {"uuid": name, "failure_mode": mode, "parser_results": None, **given, **more}
+    return {"uuid": name, "failure_mode": mode, "parser_results": None, **given} | more
 
 
 ROWS = [

@@ -210,6 +210,7 @@ def attempt_of(
     passes: float = PASSES,
     portfolio: Portfolio | None = None,
     funnel: bool = True,
+    instruction: str = "",
 ) -> Attempt:
     """The attempt that a Harbor trial's folder holds.
 
@@ -223,6 +224,9 @@ def attempt_of(
         passes: the reward from which on an attempt has passed.
         portfolio: what is replayed where no guard ran; the catalogue's without it.
         funnel: whether eligible, state and behaviour are looked for (it takes the time that reading the steps takes).
+        instruction: the task's text, which says who takes it where no prompt of the agent's is on record.
+
+    Where `extra["unrecorded"]` is true no step is on record: what state there was, and what behaviour, is unknown.
 
     Raises:
         AttemptsError: there is no such folder.
@@ -257,13 +261,17 @@ def attempt_of(
         own=own,
         passes=passes,
     )
-    seen = funnels.funnel_of(trajectories, trial_folder / GUARD_LOGS, portfolio) if funnel else funnels.Funnel()
+    seen = funnels.Funnel()
+    if funnel:
+        seen = funnels.funnel_of(trajectories, trial_folder / GUARD_LOGS, portfolio, instruction)
+    steps = steps_of(trajectories)
     extra = {
         "checksum": result.get("task_checksum"),
         "dataset": outcome.extra.get("dataset"),
         "exception_message": outcome.extra.get("exception_message"),
         "rewards": outcome.extra.get("rewards") if len(outcome.extra.get("rewards", ())) > 1 else None,
         "guard": seen.guard,
+        "unrecorded": (steps is None and not seen.guard.get("before")) or None,
         **ended.extra,
     }
     info = _object(result.get("agent_info"))
@@ -290,7 +298,7 @@ def attempt_of(
         cached_tokens=tokens["n_cache_tokens"],
         output_tokens=tokens["n_output_tokens"],
         cost_usd=outcome.cost_usd if outcome.cost_usd is not None else _metric(trajectories, "cost_usd"),
-        steps=steps_of(trajectories),
+        steps=steps,
         eligible=seen.eligible,
         state=seen.state,
         fired=seen.fired,

@@ -25,7 +25,7 @@ from misstep.catalogue import Fold, Misstep, missteps
 from misstep.experiment import classify
 from misstep.experiment.align import Divergence, Move, diverge, moves
 from misstep.experiment.attempts import Attempt, AttemptsError, fair
-from misstep.experiment.ingest import Options, Place, each, ingest
+from misstep.experiment.ingest import Options, Place, each, ingest, instruction, task_folder
 from misstep.scan.record import cut, describe
 from misstep.trajectory import Before, Event, Prompt, events
 
@@ -247,8 +247,10 @@ def derive(
             cases.append(_case(task, agent, found, facts))
     prompts: dict[str, str] = {}
     for one in kept:
-        if facts[one.trial].prompt:
-            prompts.setdefault(one.task, facts[one.trial].prompt)
+        about = facts[one.trial]
+        text = about.prompt or (instruction(Path(about.folder)) if about.folder else "")
+        if text:
+            prompts.setdefault(one.task, text)
     clusters = _clusters(cases, kept, facts, paths, _tasks(facts.values()), folder)
     return Derivation(len(read.attempts), solved, cases, clusters, dict(left_out), prompts, read.notes)
 
@@ -298,11 +300,10 @@ def _sighting(trial: str, event: Event, why: str) -> Sighting:
 def _task_folder(trial: Path) -> str:
     """The folder of the task that a Harbor trial ran, '' where it names none that is there."""
     try:
-        result = json.loads((trial / "result.json").read_bytes())
-        path = Path(result["config"]["task"]["path"])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = task_folder(json.loads((trial / "result.json").read_bytes()))
+    except (OSError, ValueError, AttributeError):
         return ""
-    return str(path) if (path / "instruction.md").is_file() else ""
+    return str(found or "")
 
 
 # -- one task ------------------------------------------------------------------------------------------------------------

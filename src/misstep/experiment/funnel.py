@@ -9,8 +9,10 @@ fold, and never off the log: so it is blind to the arm.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from misstep.guard import journal
 from misstep.guard.arms import ARMS
 from misstep.guard.engine import Engine
 from misstep.guard.portfolio import default, from_plain
-from misstep.trajectory import Before, Stop, Trajectory, events
+from misstep.trajectory import Before, Event, Prompt, Stop, Trajectory, events
 
 if TYPE_CHECKING:
     from misstep.guard.portfolio import Portfolio
@@ -69,7 +71,10 @@ class Live:
 
 
 def funnel_of(
-    trajectories: Sequence[Trajectory], logs: Path | None = None, portfolio: Portfolio | None = None
+    trajectories: Sequence[Trajectory],
+    logs: Path | None = None,
+    portfolio: Portfolio | None = None,
+    instruction: str = "",
 ) -> Funnel:
     """The funnel of one attempt.
 
@@ -77,15 +82,32 @@ def funnel_of(
         trajectories: all that its folder holds, sub-agents' too.
         logs: a folder with the guard's logs somewhere below it; it may be missing.
         portfolio: what is followed over the trajectories where the logs have no decision; the catalogue's without it.
+        instruction: the task's text, for E where nothing of the attempt is on record.
     """
     rows: list[Mapping[str, Any]] = []
     live = Live()
     if logs is not None and logs.is_dir():
         live = _read(logs, rows)
+    eligible: set[str] = set()
     if not live.decisions:
-        rows = [row for one in trajectories if not one.parent for row in replayed(one, portfolio)]
-    eligible, state, fired = counted(rows)
-    return Funnel(eligible, state, dict(sorted(fired.items())), behaviour(trajectories), live.plain())
+        for stream in _streams(trajectories, instruction):
+            found, took = replayed(stream, portfolio)
+            rows += found
+            eligible |= took
+    told, state, fired = counted(rows)
+    return Funnel(
+        tuple(sorted(eligible.union(told))), state, dict(sorted(fired.items())), behaviour(trajectories), live.plain()
+    )
+
+
+def _streams(trajectories: Sequence[Trajectory], instruction: str) -> Iterator[Iterable[Event]]:
+    """The events of the agent's own trajectories; the task's text comes first where a record has no prompt."""
+    asked = [Prompt(0, 0, instruction)] if instruction else []
+    roots = [one for one in trajectories if not one.parent and one.steps]
+    for one in roots:
+        yield events(one) if any(step.prompt for step in one.steps) else chain(asked, events(one))
+    if not roots:
+        yield asked
 
 
 def live_of(logs: Path) -> Live:
@@ -125,19 +147,19 @@ def _read(folder: Path, rows: list[Mapping[str, Any]]) -> Live:
     return live
 
 
-def replayed(trajectory: Trajectory, portfolio: Portfolio | None = None) -> list[Mapping[str, Any]]:
-    """The rows that a guard would have logged that only observes, over a recorded trajectory."""
-    if portfolio is None:
-        portfolio = from_plain(default())
-    for rule in portfolio.rules:
+def replayed(stream: Iterable[Event], portfolio: Portfolio | None = None) -> tuple[list[Mapping[str, Any]], set[str]]:
+    """(the rows that a guard would have logged that only observes, the policies that took the task) of recorded events."""
+    observed = copy(portfolio or from_plain(default()))
+    observed.rules = [copy(rule) for rule in observed.rules]
+    for rule in observed.rules:
         rule.mode = "observe"
-    engine = Engine(portfolio)
+    engine = Engine(observed)
     rows: list[Mapping[str, Any]] = []
-    for event in events(trajectory):
+    for event in stream:
         if isinstance(event, (Before, Stop)):
             rows += engine.consider(event, str(event.step)).rows
         engine.see(event)
-    return rows
+    return rows, {policy.id for _, run, policy in engine.slots if policy.id in run.eligible_policies}
 
 
 def counted(rows: Rows) -> tuple[tuple[str, ...], tuple[str, ...], Counter[str]]:

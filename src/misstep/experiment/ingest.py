@@ -250,6 +250,7 @@ def _harbor(trial: _Trial, options: Options) -> list[_Read]:
         passes=options.passes,
         funnel=options.funnel,
         portfolio=_portfolio(options.portfolio),
+        instruction=instruction(task_folder(result)),
     )
     attempt = replace(attempt, trial=str(folder))
     return [_Read(attempt, trial.job, trial.arm or _by_environment(result, options.arm_from))]
@@ -264,6 +265,22 @@ def _task_of(result: Mapping[str, Any], folder: Path) -> str:
     task = config.get("task") if isinstance(config, dict) else None
     found = (task.get("name") or task.get("path")) if isinstance(task, dict) else None
     return Path(found).name if isinstance(found, str) and found else folder.name.rpartition("__")[0] or folder.name
+
+
+def task_folder(result: Mapping[str, Any]) -> Path | None:
+    """The folder of the task that a Harbor trial ran, None where it names none that is on this machine."""
+    config = result.get("config")
+    task = config.get("task") if isinstance(config, dict) else None
+    path = task.get("path") if isinstance(task, dict) else None
+    return Path(path) if isinstance(path, str) and (Path(path) / "instruction.md").is_file() else None
+
+
+def instruction(task: Path | None) -> str:
+    """What a task's folder asks for, '' where it cannot be read."""
+    try:
+        return (task / "instruction.md").read_text(encoding="utf-8", errors="replace").strip() if task else ""
+    except OSError:
+        return ""
 
 
 def _by_environment(result: Mapping[str, Any], arm_from: str) -> str:
@@ -331,7 +348,9 @@ def _of_v1(trajectories: Sequence[Trajectory], row: Mapping[str, Any], options: 
         gave_up=options.gave_up,
         ungraded=options.ungraded or "failure",
     )
-    seen = funnel.funnel_of(trajectories, None, _portfolio(options.portfolio)) if options.funnel else funnel.Funnel()
+    seen = funnel.Funnel()
+    if options.funnel:
+        seen = funnel.funnel_of(trajectories, None, _portfolio(options.portfolio), str(row.get("instruction") or ""))
     task, _, version = outcome.task.partition("@")
     tokens = outcome.extra
     return Attempt(
@@ -358,7 +377,11 @@ def _of_v1(trajectories: Sequence[Trajectory], row: Mapping[str, Any], options: 
         fired=seen.fired,
         behaviour=seen.behaviour,
         trial=place,
-        extra={**({"checksum": version} if version else {}), **ended.extra},
+        extra={
+            **({"checksum": version} if version else {}),
+            **({} if steps else {"unrecorded": True}),
+            **ended.extra,
+        },
     )
 
 
