@@ -10,6 +10,8 @@ after     id, tool, input, cwd, result: {output, exit, failed, fault, running, t
 exit      id, exit: the exit status of an open after
 stop      message, turn
 compact, interrupt, start
+          Any of these with past: true happened before the guard was there, and is taken from the host's transcript.
+unseen    error: why what happened before is not known
 decision  at: index of the event that it is about; what was done (see `Decision`)
 fault     misstep, error: a misstep that is not asked again in this session
 refused   error: why no policy acts; final: true where that holds for the session (a scored run without its lock)
@@ -217,6 +219,9 @@ class Engine:
             return
         if kind == "refused":
             self.refused = str(line.get("error")) if line.get("final") else ""
+            return
+        if kind == "unseen":
+            self.prompted = True  # the task is not known, nor what was done for it: no policy is sure of anything
             return
         if kind == "exit":
             for number, kept in enumerate(self.open):

@@ -50,11 +50,18 @@ class Log:
     """The portfolio file or lock whose policies are asked, '' for the catalogue's own."""
     left: str = ""
     """Why a repository's own policies are left alone."""
+    past: int = 0
+    """Events from before the guard was there."""
+    unseen: str = ""
+    """Why events from before the guard was there are not known."""
 
     @property
     def notes(self) -> list[str]:
         """What kept policies from acting, and whose policies they are, for people."""
         found = [f"refused, no policy acts: {self.refused}"] if self.refused else []
+        began = "began before the guard"
+        found += [f"{began}: {self.past} earlier events are from its transcript"] if self.past else []
+        found += [f"{began}, and what was before is not known: {self.unseen}"] if self.unseen else []
         found += [f"policies of {self.portfolio}"] if self.portfolio else []
         found += [f"a repository's policies are left alone: {self.left}"] if self.left else []
         return found + [f"put aside for this session: {f.get('misstep')}: {f.get('error')}" for f in self.faults]
@@ -84,6 +91,11 @@ def read(path: Path) -> Log:
             )
             log.portfolio, log.left = str(line.get("portfolio") or ""), str(line.get("left") or "")
             continue
+        if line.get("past"):
+            log.past += 1
+            continue
+        if not (log.counts or log.past or log.agent) and kind in ("before", "after", "stop"):
+            log.unseen = "its host tells nothing of it"
         log.counts[kind] = log.counts.get(kind, 0) + 1
         if kind in ("before", "stop", "after", "prompt"):
             for firing in log.firings[-3:]:
@@ -101,6 +113,8 @@ def read(path: Path) -> Log:
             log.refused = ""
         elif kind == "fault":
             log.faults.append(line)
+        elif kind == "unseen":
+            log.unseen = str(line.get("error") or "")
         elif kind == "refused":
             log.refused = str(line.get("error") or "")
         elif kind == "portfolio":

@@ -125,6 +125,8 @@ def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None, 
         new = not session.size
         if new:
             session.append(*_head(adapter.NAME, reading, payload, given))
+            if reading.transcript and not reading.agent:
+                _past(session, reading)
             if alone:
                 _begun.append(reading.session)
         state = session.load()
@@ -366,6 +368,16 @@ def _head(host_name: str, reading: Reading, payload: dict[str, Any], given: dict
         if isinstance(task, str) and task:
             head.append(_stamped({"e": "prompt", "text": task, "inherited": True}))
     return head
+
+
+def _past(session: Session, reading: Reading) -> None:
+    """What happened in a session before the guard was there."""
+    from .past import has_past, past
+
+    if has_past(reading.records[0]):
+        found = past(reading.transcript, reading.records[0])
+        if found:
+            session.append(*found)
 
 
 def _unlocked(given: dict[str, Any], new: bool) -> str:
