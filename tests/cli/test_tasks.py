@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,3 +210,38 @@ def test_settings_that_are_read(run: Run, task: Callable[..., Path]) -> None:
 def test_settings_that_are_not_read(run: Run, task: Callable[..., Path], settings: str, why: str) -> None:
     code, out, _ = run("tasks", "check", task(settings=settings), "--root", "host", "--json")
     assert (code, json.loads(out)["verdict"], json.loads(out)["why"]) == (1, "unknown", [why])
+
+
+def test_an_interrupt_waits_for_nothing(task: Callable[..., Path]) -> None:
+    for name in "abc":
+        task(name, solve="sleep 47.11\n")
+    # SIGINT may be ignored where the tests run in the background.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from misstep.cli import main; main()"
+    )
+    words = [sys.executable, "-c", program, "tasks", "check", str(task("d").parent), "--root", "host", "--jobs", "3"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        until(lambda: sleeping() == 3)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(timeout=10) == 130
+        assert run.stderr is not None
+        assert run.stderr.read().strip() == b"misstep: interrupted"
+    until(lambda: sleeping() == 0)
+
+
+def sleeping() -> int:
+    """How many processes of this machine are the oracles' sleep."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += path.read_bytes() == b"sleep\x0047.11\0"
+        except OSError:  # gone meanwhile
+            continue
+    return found
+
+
+def until(holds: Callable[[], bool], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)

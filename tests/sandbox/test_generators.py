@@ -20,18 +20,54 @@ from misstep.sandbox.generators._folder import Folder, fill
 
 ALL = families()
 PINNED = {
-    "all-routes": ["abd46e69e0399408f049e7a672b3871db8297197e6eac60c6f0fd33064067fd9", "f44379127c9b183a25c5044a3fa0a5e1e6c359a80856a56fb65b6d2fcaf1247f"],
-    "binary-report": ["4f1d43a2cbd48dfefebad04afa93ed2dee16bcf0bd4589ac88eb310740c3c84d", "8cf1f3b593882c82c61c9c29387b6ed6aedd88e30352431d3e054935e52d809d"],
-    "damaged-wal": ["ade7201a37c5fa78463bd5152baf497449050571655cbc201b68bcf992608552", "c7f2c2c71e74b1192688b2b4dc9c827c5cfc82a999442ad4b03d1ccbc1feade2"],
-    "exact-replacement": ["d5782371e32fb2090140891ebdb0112aa38c4260abdc1c5993c54fd8f0bb3a89", "4341b609337c0e3ec1b41251aa7fdc57272a1327c71ba04ccc38e28fecc229d8"],
-    "failing-tests": ["d9f3fe22a92d4fa3dc4a2f1fa4a3e136493190665520f189ef4bf3ba340af144", "d1cae9bc4b051d54544e5b97db04e8e0f9ee7c265976f02f2dbe25354468cbe3"],
-    "folded-log": ["ff2c99e9a07cb72aff49613ede82b7d345821f1c335ece67887c3c35d1da9078", "a0960c1e84f60f4310d5d3e46f8811269187e8ffaeaaa97dc1d300c1b51cadf4"],
-    "git-deploy": ["56682b4232f16b927cc7a7a7758df1b9754c2837e42ce016fde010b5c0c35446", "9b76e4ddc1e78052a33e553ae72547731197e6cf8424b01d08b0dbef5e20be8f"],
-    "kept-settings": ["f1afd352e7ec360c8bce7aa2358af2739c672a79c94af8c22d91ab18aa1bc3e5", "0f158a957026bf530cdb3897db2bad851315f1614d8387601465a50c49e112dd"],
-    "lock-codes": ["522d0c2546be7979cc2a41f6b7bcbd6d84469d1f8ed3959a4d82eb8e171e4305", "7fff1e7576b5805387a13be0ef31ec51b7e62710462396d7b05b877cc88ded17"],
-    "outliving-service": ["06c342dd3f58961e4ab971ae62c0ecb80fa02493bc7cc776549072f539d29ecb", "c4105e856757d5a13bf2a792641e41c66d9576c3ec611a1b7da2c373968b0e3b"],
-    "record-count": ["ceeb5a11bcadd2481c4f7c225faa677f9ec517b8d9ce2034ebd1e2387ead51e4", "41830e873abfaf12e098f08cc87a5dad1d3fede4dfd9fe6a28dbb421120e582c"],
-    "tidy-folder": ["75c542057f04ab1648d2169302b7b4a66293d968e58b51552d5660d5f68e1f63", "c32af949f6ebe119ed8298e6702f3370986fecd28e03ab3fa6729371950a0524"],
+    "all-routes": [
+        "abd46e69e0399408f049e7a672b3871db8297197e6eac60c6f0fd33064067fd9",
+        "f44379127c9b183a25c5044a3fa0a5e1e6c359a80856a56fb65b6d2fcaf1247f",
+    ],
+    "binary-report": [
+        "4f1d43a2cbd48dfefebad04afa93ed2dee16bcf0bd4589ac88eb310740c3c84d",
+        "8cf1f3b593882c82c61c9c29387b6ed6aedd88e30352431d3e054935e52d809d",
+    ],
+    "damaged-wal": [
+        "f6e34b582bbae28bc00a37232088dda15ac7ed53fdf8efe38d21c07c46e8036f",
+        "b45efaa08790993dc9fd8be21ee63c1691579e080c45d8c8d343c0894fba4707",
+    ],
+    "exact-replacement": [
+        "d5782371e32fb2090140891ebdb0112aa38c4260abdc1c5993c54fd8f0bb3a89",
+        "4341b609337c0e3ec1b41251aa7fdc57272a1327c71ba04ccc38e28fecc229d8",
+    ],
+    "failing-tests": [
+        "d9f3fe22a92d4fa3dc4a2f1fa4a3e136493190665520f189ef4bf3ba340af144",
+        "d1cae9bc4b051d54544e5b97db04e8e0f9ee7c265976f02f2dbe25354468cbe3",
+    ],
+    "folded-log": [
+        "ff2c99e9a07cb72aff49613ede82b7d345821f1c335ece67887c3c35d1da9078",
+        "a0960c1e84f60f4310d5d3e46f8811269187e8ffaeaaa97dc1d300c1b51cadf4",
+    ],
+    "git-deploy": [
+        "56682b4232f16b927cc7a7a7758df1b9754c2837e42ce016fde010b5c0c35446",
+        "9b76e4ddc1e78052a33e553ae72547731197e6cf8424b01d08b0dbef5e20be8f",
+    ],
+    "kept-settings": [
+        "f1afd352e7ec360c8bce7aa2358af2739c672a79c94af8c22d91ab18aa1bc3e5",
+        "0f158a957026bf530cdb3897db2bad851315f1614d8387601465a50c49e112dd",
+    ],
+    "lock-codes": [
+        "522d0c2546be7979cc2a41f6b7bcbd6d84469d1f8ed3959a4d82eb8e171e4305",
+        "7fff1e7576b5805387a13be0ef31ec51b7e62710462396d7b05b877cc88ded17",
+    ],
+    "outliving-service": [
+        "06c342dd3f58961e4ab971ae62c0ecb80fa02493bc7cc776549072f539d29ecb",
+        "c4105e856757d5a13bf2a792641e41c66d9576c3ec611a1b7da2c373968b0e3b",
+    ],
+    "record-count": [
+        "ceeb5a11bcadd2481c4f7c225faa677f9ec517b8d9ce2034ebd1e2387ead51e4",
+        "41830e873abfaf12e098f08cc87a5dad1d3fede4dfd9fe6a28dbb421120e582c",
+    ],
+    "tidy-folder": [
+        "75c542057f04ab1648d2169302b7b4a66293d968e58b51552d5660d5f68e1f63",
+        "c32af949f6ebe119ed8298e6702f3370986fecd28e03ab3fa6729371950a0524",
+    ],
 }  # fmt: skip
 """SHA-256 of the tasks of the seeds 0 and 41. A change of a family changes its tasks: then pin them anew."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -55,6 +56,7 @@ class BubblewrapSandbox(Inside):
         self.enforced: dict[str, str] = {}
         """How memory (cgroup | not at all), processes (cgroup | rlimit) and cpu (cgroup | cores) are held."""
         self._launched: Launched | None = None
+        self._stopping = threading.Lock()
 
     def __enter__(self) -> BubblewrapSandbox:
         if self._launched is None:
@@ -193,11 +195,12 @@ class BubblewrapSandbox(Inside):
 
     def stop(self) -> None:
         """Ends everything inside and removes the sandbox's files. May be called again."""
-        self._end()
-        if self._launched is not None:
-            self._launched.end()
-            self._launched = None
-        if self._folder is not None:
-            files.remove(self._folder)
-            self._folder = None
-        living.discard(self)
+        with self._stopping:  # at the process's exit, a thread of its own may be about to
+            self._end()
+            if self._launched is not None:
+                self._launched.end()
+                self._launched = None
+            if self._folder is not None:
+                files.remove(self._folder)
+                self._folder = None
+            living.discard(self)

@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Literal
 
 from misstep.sandbox import dockerfile
@@ -152,10 +155,34 @@ def check_all(
     network: Literal["none", "host"] = "none",
     end_session: bool = True,
 ) -> Iterator[Report]:
-    """Checks tasks, so many at once; reports come in the tasks' order, each as soon as it is there."""
-    one = partial(check, root=root, repeat=repeat, network=network, end_session=end_session)
-    with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(one, tasks)
+    """Checks tasks, so many at once; reports come in the tasks' order, each as soon as it is there.
+
+    Who stops listening waits for nothing: sandboxes that still run end with the process.
+    """
+    left, reports = SimpleQueue[int](), [Future[Report]() for _ in tasks]
+
+    def work() -> None:
+        while True:
+            try:
+                at = left.get_nowait()
+            except Empty:
+                return
+            try:
+                reports[at].set_result(check(tasks[at], root, repeat=repeat, network=network, end_session=end_session))
+            except BaseException as error:
+                reports[at].set_exception(error)
+
+    for at in range(len(tasks)):
+        left.put(at)
+    for _ in range(min(jobs, len(tasks))):
+        Thread(target=work, daemon=True).start()  # an executor's threads would be waited for
+    try:
+        for report in reports:
+            yield report.result()
+    finally:
+        while not left.empty():
+            with suppress(Empty):
+                left.get_nowait()
 
 
 def _judge(done: Sequence[Delivery]) -> tuple[list[str], list[str], list[str]]:

@@ -22,6 +22,7 @@ _MAKE = """\
 import json
 import os
 import sqlite3
+import struct
 
 made = json.load(open("/app/.build/rows.json"))
 os.makedirs("/app/@folder@")
@@ -44,9 +45,26 @@ database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 add(made["log"])
 database.executemany("UPDATE @table@ SET @number@ = ? WHERE id = ?", made["changed"])
 database.executemany("DELETE FROM @table@ WHERE id = ?", [(one,) for one in made["deleted"]])
-with open(path + "-wal", "r+b") as log:
-    log.seek(@start@)
-    log.write(bytes([@byte@]) * @length@)
+
+
+def checked(data, one, two):
+    for first, second in struct.iter_unpack("<II", data):
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    return one, two
+
+
+# SQLite draws a log's salt: put a known one in its place, so that the file is the same wherever it is made.
+log = bytearray(open(path + "-wal", "rb").read())
+log[16:24] = struct.pack(">II", @salt@, 1)
+sums = checked(log[:24], 0, 0)
+log[24:32] = struct.pack(">II", *sums)
+for at in range(32, len(log), 24 + @page@):
+    log[at + 8 : at + 16] = log[16:24]
+    sums = checked(log[at : at + 8] + log[at + 24 : at + 24 + @page@], *sums)
+    log[at + 16 : at + 24] = struct.pack(">II", *sums)
+log[@start@ : @start@ + @length@] = bytes([@byte@]) * @length@
+open(path + "-wal", "r+b").write(log)
 os.remove(path + "-shm")
 os._exit(0)  # as a power cut: nothing is closed
 """
@@ -164,7 +182,7 @@ def generate(seed: int) -> Folder:
     wanted = [final[one] for one in sorted(final) if one not in deleted]
 
     report_file = f"{table}.{'json' if as_json else 'csv'}"
-    values = {"table": table, "word": word, "place": place, "number": number, "folder": data, "file": file, "page": page,
+    values = {"table": table, "word": word, "place": place, "number": number, "folder": data, "file": file, "page": page, "salt": dice.below(2**32),
               "start": start, "length": length, "byte": byte, "report_file": report_file, "as_json": str(as_json)}  # fmt: skip
     form = (
         f"a JSON list of objects with the keys `id`, `{word}`, `{place}` and `{number}`"
