@@ -20,6 +20,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("MISSTEP_GUARD", "MISSTEP_ARM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MISSTEP_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("MSWEA_GLOBAL_CONFIG_DIR", str(tmp_path / "mini"))  # mini-swe-agent makes it when it is imported
+    monkeypatch.setenv("MSWEA_SILENT_STARTUP", "1")
     path = tmp_path / "portfolio.json"
     path.write_text(json.dumps({"v": 1, "rules": plain_rules()}))
     monkeypatch.setenv("MISSTEP_PORTFOLIO", str(path))
@@ -112,6 +114,37 @@ def test_mini_swe_agent(home: Path) -> None:
     ]
 
 
+def test_mini_swe_agent_with_several_actions_at_once(home: Path) -> None:
+    pytest.importorskip("minisweagent")
+    from minisweagent.agents.default import DefaultAgent
+    from minisweagent.environments.local import LocalEnvironment
+    from minisweagent.models.test_models import DeterministicModel, make_output
+
+    from misstep.guard.adapters.mini_swe_agent import Guarded
+
+    class Agent(Guarded, DefaultAgent):
+        pass
+
+    (home / "notes").write_text("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n")
+    looks = "grep -c COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT notes"  # no submission
+    steps = [["echo one", "echo two; exit 3"], [looks], ["echo 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT'"]]
+    agent = Agent(
+        DeterministicModel(outputs=[make_output("", [{"command": c} for c in step]) for step in steps]),
+        LocalEnvironment(cwd=str(home)),
+        system_template="You are an agent.",
+        instance_template="{{task}}",
+        cost_limit=0,
+    )
+    assert agent.run("Go.")["exit_status"] == "Submitted"
+    lines = log(home)
+    calls = [(line["id"], line["input"]["command"]) for line in lines if line.get("e") == "before"]
+    assert [command for _, command in calls] == [*steps[0], looks]
+    assert len({call for call, _ in calls}) == 3
+    exits = {line["input"]["command"]: line["result"]["exit"] for line in lines if line.get("e") == "after"}
+    assert exits == {"echo one": 0, "echo two; exit 3": 3, looks: 0}
+    assert sum(line.get("e") == "stop" for line in lines) == 1
+
+
 # -- terminus-2 ----------------------------------------------------------------------------------------------------------
 
 
@@ -153,19 +186,21 @@ def test_terminus_2(home: Path) -> None:
     assert "Check again." not in agent._get_completion_confirmation_message("$ ")
     calls = [line["input"]["command"] for line in log(home) if line.get("e") == "before"]
     assert calls == ["write it\n", "ls\n", "remove it\n"]
+    # neither what was denied nor what was typed into a program has a result
+    assert [x["input"]["command"] for x in log(home) if x.get("e") == "after"] == ["write it\n", "ls\n"]
 
 
 # -- LangChain -----------------------------------------------------------------------------------------------------------
 
 
-def test_langchain(home: Path) -> None:
+LANGCHAIN = ["prompt", *["before", "decision"] * 2, "after", *["stop", "decision"] * 2]
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["invoke", "ainvoke"])
+def test_langchain(home: Path, loop: bool) -> None:
     pytest.importorskip("langchain")
-    from langchain.agents import create_agent
-    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.tools import tool
-
-    from misstep.guard.adapters.langchain import GuardMiddleware
 
     ran: list[str] = []
 
@@ -175,32 +210,81 @@ def test_langchain(home: Path) -> None:
         ran.append(command)
         return f"ran {command}"
 
+    script = [_calls("remove", "a"), _calls("write", "b"), AIMessage("Done."), AIMessage("Checked.")]
+    messages = _langchain(script, bash, loop)
+    texts = [str(m.text) for m in messages]
+    assert ran == ["write"]
+    assert "First denial." in texts and "ran write\n\nAdvice one.\n\nAdvice two." in texts
+    assert [m.status for m in messages if m.type == "tool"] == ["error", "success"]
+    assert texts[-3:] == ["Done.", "Check again.", "Checked."]
+    assert kinds(home) == LANGCHAIN
+
+
+def _calls(command: str, id: str) -> Any:
+    from langchain_core.messages import AIMessage
+
+    return AIMessage("", tool_calls=[{"name": "bash", "args": {"command": command}, "id": id}])
+
+
+def _langchain(script: list[Any], bash: Any, loop: bool = False) -> list[Any]:
+    """The messages of an agent with one tool, whose model says what the script says."""
+    from langchain.agents import create_agent
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+
+    from misstep.guard.adapters.langchain import GuardMiddleware
+
     class Model(GenericFakeChatModel):
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
             return self
 
-    def calls(command: str, id: str) -> AIMessage:
-        return AIMessage("", tool_calls=[{"name": "bash", "args": {"command": command}, "id": id}])
-
-    script = [calls("remove", "a"), calls("write", "b"), AIMessage("Done."), AIMessage("Checked.")]
     agent = create_agent(Model(messages=iter(script)), [bash], middleware=[GuardMiddleware()])
-    messages = agent.invoke({"messages": [("user", "Go carefully.")]})["messages"]
-    texts = [str(m.text) for m in messages]
-    assert ran == ["write"]
-    assert "First denial." in texts and "ran write\n\nAdvice one.\n\nAdvice two." in texts
-    assert texts[-3:] == ["Done.", "Check again.", "Checked."]
-    assert kinds(home) == [
-        "prompt",
-        "before",
-        "decision",
-        "before",
-        "decision",
-        "after",
-        "stop",
-        "decision",
-        "stop",
-        "decision",
+    given: Any = {"messages": [("user", "Go carefully.")]}
+    return (asyncio.run(agent.ainvoke(given)) if loop else agent.invoke(given))["messages"]
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["invoke", "ainvoke"])
+def test_langchain_keeps_what_a_tool_gives(home: Path, loop: bool) -> None:
+    """A list of blocks, and a Command, are still what they were, with the text below."""
+    pytest.importorskip("langchain")
+    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain_core.tools import tool
+    from langgraph.types import Command
+
+    picture = {"type": "image", "url": "https://example.org/x.png"}
+
+    @tool
+    def bash(command: str) -> Any:
+        """Run a command."""
+        if "first" in command:
+            return [{"type": "text", "text": "seen"}, picture]
+        return Command(update={"messages": [ToolMessage("commanded", tool_call_id="b")]})
+
+    script = [_calls("write first", "a"), _calls("write second", "b"), AIMessage("Done."), AIMessage("Checked.")]
+    first, second = (m for m in _langchain(script, bash, loop) if m.type == "tool")
+    assert first.content == [
+        {"type": "text", "text": "seen"},
+        picture,
+        {"type": "text", "text": "Advice one.\n\nAdvice two."},
     ]
+    assert second.content.startswith("commanded")
+    outputs = [line["result"]["output"] for line in log(home) if line.get("e") == "after"]
+    assert outputs == ["seen", "commanded"]
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["invoke", "ainvoke"])
+def test_langchain_sees_a_tool_that_raises(home: Path, loop: bool) -> None:
+    pytest.importorskip("langchain")
+    from langchain_core.tools import tool
+
+    @tool
+    def bash(command: str) -> str:
+        """Run a command."""
+        raise RuntimeError("no disk")
+
+    with pytest.raises(RuntimeError, match="no disk"):
+        _langchain([_calls("ls", "a")], bash, loop)
+    (result,) = [line["result"] for line in log(home) if line.get("e") == "after"]
+    assert (result["failed"], result["output"]) == (True, "no disk")
 
 
 # -- Claude Agent SDK ----------------------------------------------------------------------------------------------------

@@ -6,11 +6,14 @@ with a command; that command is not run while a policy wants another turn.
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 from . import Guard
 
-SUBMITS = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+SUBMITS = re.compile(r"""\b(?:echo|printf)\s+['"]?COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\b""")
+"""The command that submits; one that only looks for these words does not."""
 
 
 class Guarded:
@@ -20,6 +23,7 @@ class Guarded:
 
     def run(self, task: str = "", **kwargs: Any) -> Any:
         self.guard = Guard()
+        self._calls = itertools.count(1)
         self.guard.prompt(task)
         return super().run(task, **kwargs)  # type: ignore[misc]
 
@@ -36,9 +40,9 @@ class Guarded:
     def _execute(self, action: dict[str, Any], said: str) -> dict[str, Any]:
         agent: Any = self
         command = str(action.get("command", ""))
-        call = str(action.get("tool_call_id") or f"call-{agent.n_calls}")
+        call = str(action.get("tool_call_id") or f"call-{next(self._calls)}")
         cwd = str(getattr(agent.env.config, "cwd", "") or "")
-        if SUBMITS in command:
+        if SUBMITS.search(command):
             told = self.guard.stop(said)
             if told:
                 return {"output": told, "returncode": 1, "exception_info": ""}

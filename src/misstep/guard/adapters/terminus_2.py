@@ -28,23 +28,21 @@ class Guarded:
         texts: list[str] = []
         for command in commands:
             self._calls += 1
-            given = {"command": command.keystrokes}
-            answer = self._before(f"keys-{self._calls}", given)
+            call, given = f"keys-{self._calls}", {"command": command.keystrokes}
+            # keystrokes to a program (C-c, q, an answer) are no shell command
+            shell = command.keystrokes.endswith(("\n", "Enter"))
+            answer = self.guard.before(call, "bash", given) if shell else Answer()
             if answer.text:
                 texts.append(answer.text)
             if answer.action == "deny":
                 break  # what follows was meant for the state after it
             allowed.append(command)
-            asked.append((f"keys-{self._calls}", given))
+            if shell:
+                asked.append((call, given))
         timed_out, output = await super()._execute_commands(allowed, session)  # type: ignore[misc]
         for call, given in asked:
             self.guard.after(call, "bash", given, output if call == asked[-1][0] else "")
         return timed_out, "\n\n".join([output, *texts])
-
-    def _before(self, id: str, given: dict[str, Any]) -> Answer:
-        keys = str(given["command"])
-        # keystrokes to a program (C-c, q, an answer) are no shell command
-        return self.guard.before(id, "bash", given) if keys.endswith(("\n", "Enter")) else Answer()
 
     def _get_completion_confirmation_message(self, terminal_output: str) -> str:
         told = self.guard.stop(terminal_output[-2000:])
