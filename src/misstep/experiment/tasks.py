@@ -107,6 +107,7 @@ def _dataset(chosen: Tasks) -> list[Task]:
     """The tasks of a dataset at Harbor's hub, by way of Harbor's own cache."""
     import asyncio
 
+    os.environ.setdefault("HARBOR_TELEMETRY", "0")
     try:
         from harbor.models.job.config import DatasetConfig
         from harbor.tasks.client import TaskClient
