@@ -84,8 +84,8 @@ def test_at_a_call(hooks: Hooks, tmp_path: Path) -> None:
 
 def test_at_a_result_a_stop_a_prompt_and_a_resumption(hooks: Hooks, tmp_path: Path) -> None:
     hooks.use(plain_rules())
-    path = str(transcript(tmp_path))
-    given = {"transcript_path": path}
+    path = transcript(tmp_path)
+    given = {"transcript_path": str(path)}
     hooks.result("remove", "b", session="one", **given)
     hooks.stop(session="one", **given)
     assert hooks.state("one")["runs"]["plain"][0]["results"] == 2
@@ -93,7 +93,7 @@ def test_at_a_result_a_stop_a_prompt_and_a_resumption(hooks: Hooks, tmp_path: Pa
     assert hooks.state("two")["runs"]["plain"][0]["calls"] == 2
     hooks.prompt("Now check it.", session="three", **given)
     assert hooks.state("three")["runs"]["plain"][0]["prompts"] == 3
-    with open(path, "a") as file:
+    with path.open("a") as file:
         file.write(json.dumps(line("user", 6, "And once more.")) + "\n")
     hooks.prompt("And once more.", session="four", **given)
     assert hooks.state("four")["runs"]["plain"][0]["prompts"] == 3, "the prompt that is said now is in the file already"

@@ -61,7 +61,7 @@ def _records(trajectory: Any) -> list[dict[str, Any]]:
             record = {"e": "before", "id": call.id, "tool": call.tool, "input": call.arguments, "cwd": trajectory.cwd}
             if isinstance(event, After):
                 result = event.result
-                kept = {"exit": result.exit_code, "failed": result.failed, "fault": result.fault}
+                kept: dict[str, Any] = {"exit": result.exit_code, "failed": result.failed, "fault": result.fault}
                 kept |= {"running": result.running, "timed_out": result.timed_out, "seconds": result.seconds}
                 kept["truncated"] = result.truncated
                 record |= {"e": "after", "result": clipped(kept, result.output)}
