@@ -2,17 +2,20 @@
 
 import importlib.util
 import json
+import random
 import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from misstep.cli import group
 from misstep.experiment import AttemptsError, observed, read_attempts
-from misstep.experiment.ingest import Ingested, Options, Place, ingest
+from misstep.experiment.ingest import Ingested, Options, ingest
+from misstep.experiment.places import Place
 from misstep.stats import mean_pass_at_k
 
 _spec = importlib.util.spec_from_file_location("misstep_tests_trials", Path(__file__).with_name("trials.py"))
@@ -317,6 +320,38 @@ def test_a_file_of_attempts_and_more(tmp_path: Path) -> None:
     # a panel's own order of candidates stays
     with pytest.raises(AttemptsError, match="has two attempts with replicate 1, candidate 1"):
         read(tmp_path / "old.jsonl", tmp_path / "old.jsonl")
+
+
+def changed(draw: random.Random, value: Any) -> Any:
+    """The value with some of its parts replaced by others or left out."""
+    if draw.random() < 0.12:
+        return draw.choice(
+            [None, 1, -1, 0.5, True, "x", "", [], {}, [1], {"a": 1}, [{"exception_type": 3}], float("inf")]
+        )
+    if isinstance(value, dict):
+        return {key: changed(draw, one) for key, one in value.items() if draw.random() > 0.03}
+    return [changed(draw, one) for one in value] if isinstance(value, list) else value
+
+
+def test_damaged_results_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    several = [{"step_name": "one", "agent_result": {"n_output_tokens": 3}}]
+    for number in range(150):
+        folder = trials.trial(
+            tmp_path / f"{number}" / "a__1",
+            DID,
+            step_results=several if number % 3 else None,
+            exception_info=trials.exception("FooError") if number % 2 else None,
+        )
+        for name in ("result.json", "agent/trajectory.json"):
+            whole = json.loads((folder / name).read_text())
+            (folder / name).write_text(json.dumps(changed(draw, whole)))
+        try:
+            found = read(folder.parent, workers=1)
+        except AttemptsError as error:
+            assert "no trial of Harbor" in str(error)
+            continue
+        json.dumps([one.plain() for one in found.attempts])
 
 
 # -- runs of terminal-bench v1 -------------------------------------------------------------------------------------------

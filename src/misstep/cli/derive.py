@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from misstep.experiment.align import Divergence, Move
-    from misstep.experiment.derive import Case, Cluster, Derivation
+    from misstep.experiment.losses import Case, Cluster, Derivation
 
 WIDTH = 150
 

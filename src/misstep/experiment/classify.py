@@ -11,7 +11,7 @@ In this order, the first that holds:
 3. `pass`: the verifier passed it. That the agent had run out of time or had crashed by then stands in `extra`, as
    `passed_after_timeout` or `passed_after_crash`.
 4. `timeout`: the agent ran out of time. A reward between 0 and 1 is no pass.
-5. `gave-up`: the model refused the task, or the agent's last message says that the task was not done (see GAVE_UP).
+5. `gave-up`: the model refused the task, or the agent's last message says that the task was not done (see words.GAVE_UP).
 6. `crash`: the agent's own program ended in an error.
 7. `fail`: all else.
 
@@ -23,7 +23,6 @@ never ran: pass@k is then what was published. `ungraded="missing"` takes them fo
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from misstep.experiment import funnel as funnels
 from misstep.experiment.attempts import Attempt, AttemptsError
+from misstep.experiment.words import last_words, said_so
 from misstep.trajectory.readers import Source, Unreadable, read, reader_of, units
 from misstep.trajectory.readers import harbor as harbor_reader
 
@@ -48,27 +48,6 @@ PASSES = 1.0
 _TIMEOUTS = frozenset(["AgentTimeoutError", "agent_timeout"])
 _REFUSALS = frozenset(["AgentSafetyRefusalError", "ContentPolicyViolationError"])
 _CRASHES_V1 = frozenset(["unknown_agent_error", "context_length_exceeded", "output_length_exceeded"])
-
-_DO = r"(?:complete|finish|solve|accomplish|fulfil+|carry out)"
-_ALL = r"(?:the|this|your|that)(?: (?:entire|whole|full|given|original|requested))?"
-_TASK = r"(?:task|challenge|assignment|request|problem|puzzle|objective|goal|job)"
-_UNABLE = r"(?:unable|not able|n't able|n't been able|not been able) to"
-_NOT = rf"(?:(?:\s*(?:'m|'ve|was|am|were|are|have|had)\s*(?:been\s+)?{_UNABLE})|\s+(?:could|can|did)(?:\s?n't|\s?not)|\s+failed to)"
-GAVE_UP = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"\b(?:i|we){_NOT}\s+(?:\w+ly\s+)?{_DO}\s+{_ALL}\s+{_TASK}\b",
-        rf"\b{_TASK}\s+(?:could\s+not|couldn't|cannot|can't|can not)\s+be\s+(?:\w+ly\s+)?(?:completed|solved|finished|done|accomplished|fulfilled)\b",
-        rf"\b{_ALL}\s+{_TASK}\s+(?:is|remains|was)\s+(?:still\s+)?(?:not\s+(?:yet\s+)?(?:complete|completed|finished|solved|done)|incomplete|unfinished|unsolved)\b",
-        r"\b(?:i|we)(?:'m|\s+am|\s+are|\s+have\s+to|\s+must|\s+will\s+have\s+to)?\s+(?:now\s+)?giv(?:e|ing)\s+up\b",
-    )
-)
-"""What a last message has to say, in a sentence of the agent's own, for the attempt to count as given up: that it could
-not do the task, that the task is not done, that it gives up. A task's part that was not done is not enough."""
-_UNLESS = re.compile(r"\b(?:if|unless|until|whether|in case|initially|at first|otherwise)\b", re.IGNORECASE)
-"""A sentence with a condition, or of what was before, says nothing of the end."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n(?=\s*[-*#\d])")
-_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|^\s*>.*$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +74,7 @@ def ending(
     Args:
         ran: whether a step of the agent is on record; None where nothing is recorded of it.
         message: the agent's last words, '' where the record does not end with any.
-        gave_up: regular expressions in the place of GAVE_UP.
+        gave_up: regular expressions in the place of words.GAVE_UP.
         own: types of exceptions that are the agent's own end, besides those that Harbor knows.
         passes: the reward from which on an attempt has passed.
     """
@@ -166,37 +145,6 @@ def _because(exceptions: list[str]) -> str:
     return f": {', '.join(exceptions)}" if exceptions else ""
 
 
-def said_so(message: str, gave_up: Sequence[str] = ()) -> bool:
-    """Whether a last message says that the task was not done. Code and quotations are not the agent's own words.
-
-    Raises re.error where one of gave_up is no regular expression.
-    """
-    if gave_up:
-        return any(re.search(pattern, message, re.IGNORECASE) for pattern in gave_up)
-    text = _QUOTED.sub(" ", message).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    return any(
-        pattern.search(sentence)
-        for sentence in _SENTENCE.split(text)
-        if not _UNLESS.search(sentence)
-        for pattern in GAVE_UP
-    )
-
-
-def last_words(trajectories: Sequence[Trajectory]) -> str:
-    """The message with which the agent ended, '' where its last step is a call and no end."""
-    roots = [one for one in trajectories if not one.parent]
-    steps = [step for one in roots for step in one.steps if step.source == "agent" and not step.copied]
-    if not steps:
-        return ""
-    last = steps[-1]
-    if last.stop is not True and any(call.kind != "finish" for call in last.calls):
-        return ""
-    said = [last.message]
-    for call in last.calls if last.stop is not True else ():
-        said += [value for value in call.arguments.values() if isinstance(value, str)]
-    return "\n".join(text for text in said if text)
-
-
 def attempt_of(
     trial_folder: Path,
     *,
@@ -218,7 +166,7 @@ def attempt_of(
 
     Args:
         task, arm, replicate, candidate: as planned; what the folder says of them is not asked.
-        gave_up: regular expressions over the last message, in the place of GAVE_UP.
+        gave_up: regular expressions over the last message, in the place of words.GAVE_UP.
         root: what `trial` is relative to; the folder's own name without it.
         own: types of exceptions that are the agent's own end, besides those that Harbor knows.
         passes: the reward from which on an attempt has passed.
@@ -351,7 +299,8 @@ def _begun(agent: Path) -> bool:
 
 def _parts(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The trial, or each of its steps where it has several and sums nothing up."""
-    steps = [part for part in result.get("step_results") or () if isinstance(part, dict)]
+    given = result.get("step_results")
+    steps = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
     own = _object(result.get("agent_result"))
     return [result] if not steps or any(value is not None for value in own.values()) else steps
 

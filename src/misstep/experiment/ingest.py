@@ -7,7 +7,6 @@ for several versions of a task.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from misstep.experiment import classify, columns, funnel
 from misstep.experiment.attempts import Attempt, AttemptsError, fair, read_attempts
-from misstep.trajectory.readers import harbor as harbor_reader
-from misstep.trajectory.readers import terminal_bench as v1_reader
+from misstep.experiment.places import Place, Trial, document, instruction, of_file, task_folder, task_of, walk
 
 if TYPE_CHECKING:
     from misstep.trajectory import Trajectory
@@ -29,7 +27,6 @@ Made = TypeVar("Made")
 
 ARM_FROM = ("auto", "job", "agent", "env")
 ARM_VARIABLE = "MISSTEP_ARM"
-_SKIPPED = frozenset([".git", "node_modules", "__pycache__", ".venv"])
 _FEW = 24
 """Trials that one process reads sooner than several are started."""
 
@@ -56,31 +53,12 @@ class Options:
     """0: one for each core."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Something to read, with the arm that it was given ('' for none)."""
-
-    path: Path
-    arm: str = ""
-
-
 @dataclass(slots=True)
 class Ingested:
     """The attempts, and what a person has to know about them."""
 
     attempts: list[Attempt]
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A trial's folder, or a run's results.json where trials have no folders of their own (v1)."""
-
-    kind: str
-    """harbor | v1"""
-    path: Path
-    job: str
-    arm: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +80,11 @@ def ingest(places: Iterable[Place], options: Options = Options()) -> Ingested:
     """
     _check(options)
     read: list[_Read] = []
-    trials: list[_Trial] = []
+    trials: list[Trial] = []
     for place in places:
         path = place.path
         if path.is_dir():
-            found = list(_walk(path, place.arm))
+            found = list(walk(path, place.arm))
             if not found:
                 raise AttemptsError(f"{path}: no trial of Harbor and no run of terminal-bench in it")
             trials += found
@@ -115,7 +93,7 @@ def ingest(places: Iterable[Place], options: Options = Options()) -> Ingested:
         elif path.suffix == ".jsonl":
             read += [_Read(one, path.stem, place.arm or one.arm, True) for one in read_attempts(path)]
         elif path.suffix == ".json":
-            trials += _of_file(path, place.arm)
+            trials += of_file(path, place.arm)
         else:
             rows = columns.rows(
                 path, columns=options.columns, arm=place.arm, ungraded=options.ungraded, passes=options.passes
@@ -145,77 +123,10 @@ def _check(options: Options) -> None:
             raise AttemptsError(f"{pattern!r} is no regular expression: {error}") from None
 
 
-# -- finding trials ------------------------------------------------------------------------------------------------------
-
-
-def _walk(root: Path, arm: str) -> Iterator[_Trial]:
-    """The trials below a folder. Below a trial nothing is looked for: what an agent left there is its own."""
-    for name, folders, files in os.walk(root):
-        folder, names = Path(name), frozenset(files)
-        if harbor_reader.matches_folder(folder, names) or _unfinished(folder, names):
-            folders.clear()
-            yield _Trial("harbor", folder, _name(folder.parent, root), arm)
-            continue
-        if v1_reader.matches_folder(folder, names):
-            folders.clear()
-            yield _Trial("v1", folder, _name(folder.parent.parent, root), arm)
-            continue
-        if "results.json" in names and _has_rows(folder / "results.json"):
-            yield _Trial("v1", folder / "results.json", _name(folder, root), arm)
-        folders[:] = sorted(one for one in folders if one not in _SKIPPED)
-
-
-def _unfinished(folder: Path, names: frozenset[str]) -> bool:
-    """Whether it is the folder of a Harbor trial that did not end: a config of a trial, and no result."""
-    if "config.json" not in names or "result.json" in names:
-        return False
-    config = _json(folder / "config.json")
-    return isinstance(config.get("trial_name"), str) and isinstance(config.get("task"), dict)
-
-
-def _of_file(path: Path, arm: str) -> Iterator[_Trial]:
-    """A trial's or a run's result file given by itself."""
-    folder, names = path.parent, frozenset([path.name])
-    if harbor_reader.matches_folder(folder, names):
-        yield _Trial("harbor", folder, _name(folder.parent, folder.parent), arm)
-    elif v1_reader.matches_folder(folder, names):
-        yield _Trial("v1", folder, _name(folder.parent.parent, folder.parent.parent), arm)
-    elif _has_rows(path):
-        yield _Trial("v1", path, _name(folder, folder), arm)
-    else:
-        raise AttemptsError(f"{path}: expected a result of Harbor or of terminal-bench v1")
-
-
-def _has_rows(path: Path) -> bool:
-    """Whether it is the results.json of a terminal-bench run."""
-    with path.open("rb") as file:
-        if b"{" not in file.read(16):
-            return False
-    rows = _json(path).get("results")
-    return isinstance(rows, list) and any(isinstance(row, dict) and "is_resolved" in row for row in rows)
-
-
-def _name(job: Path, root: Path) -> str:
-    """What a job is called: its place below what was given, or that one's own name."""
-    try:
-        inside = job.resolve().relative_to(root.resolve()).as_posix()
-    except ValueError:
-        inside = "."  # a trial, or a task's folder, was given by itself
-    return job.resolve().name if inside == "." else inside
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes().decode("utf-8", "replace"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 # -- reading them --------------------------------------------------------------------------------------------------------
 
 
-def _read_all(trials: Sequence[_Trial], options: Options) -> Iterator[_Read]:
+def _read_all(trials: Sequence[Trial], options: Options) -> Iterator[_Read]:
     for found in each(_read_one, [(trial, options) for trial in trials], options.workers):
         yield from found
 
@@ -233,17 +144,17 @@ def each(work: Callable[[Job], Made], jobs: Sequence[Job], workers: int = 0) -> 
         yield from pool.map(work, jobs, chunksize=8)
 
 
-def _read_one(job: tuple[_Trial, Options]) -> list[_Read]:
+def _read_one(job: tuple[Trial, Options]) -> list[_Read]:
     trial, options = job
     return _harbor(trial, options) if trial.kind == "harbor" else _v1(trial, options)
 
 
-def _harbor(trial: _Trial, options: Options) -> list[_Read]:
+def _harbor(trial: Trial, options: Options) -> list[_Read]:
     folder = trial.path
-    result = _json(folder / "result.json") or {"config": _json(folder / "config.json")}
+    result = document(folder / "result.json") or {"config": document(folder / "config.json")}
     attempt = classify.attempt_of(
         folder,
-        task=_task_of(result, folder),
+        task=task_of(result, folder),
         arm="?",
         gave_up=options.gave_up,
         own=options.own,
@@ -254,33 +165,6 @@ def _harbor(trial: _Trial, options: Options) -> list[_Read]:
     )
     attempt = replace(attempt, trial=str(folder))
     return [_Read(attempt, trial.job, trial.arm or _by_environment(result, options.arm_from))]
-
-
-def _task_of(result: Mapping[str, Any], folder: Path) -> str:
-    """The task's name; of a trial that did not end, as its config has it."""
-    name = result.get("task_name")
-    if isinstance(name, str) and name:
-        return name
-    config = result.get("config")
-    task = config.get("task") if isinstance(config, dict) else None
-    found = (task.get("name") or task.get("path")) if isinstance(task, dict) else None
-    return Path(found).name if isinstance(found, str) and found else folder.name.rpartition("__")[0] or folder.name
-
-
-def task_folder(result: Mapping[str, Any]) -> Path | None:
-    """The folder of the task that a Harbor trial ran, None where it names none that is on this machine."""
-    config = result.get("config")
-    task = config.get("task") if isinstance(config, dict) else None
-    path = task.get("path") if isinstance(task, dict) else None
-    return Path(path) if isinstance(path, str) and (Path(path) / "instruction.md").is_file() else None
-
-
-def instruction(task: Path | None) -> str:
-    """What a task's folder asks for, '' where it cannot be read."""
-    try:
-        return (task / "instruction.md").read_text(encoding="utf-8", errors="replace").strip() if task else ""
-    except OSError:
-        return ""
 
 
 def _by_environment(result: Mapping[str, Any], arm_from: str) -> str:
@@ -312,24 +196,24 @@ def _portfolio(path: str) -> Any:
 
                 plain = read(Path(path))
             else:
-                plain = _json(Path(path))
+                plain = document(Path(path))
             _loaded[path] = from_plain(plain)
         except PortfolioError as error:
             raise AttemptsError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
     return _loaded[path]
 
 
-def _v1(trial: _Trial, options: Options) -> list[_Read]:
+def _v1(trial: Trial, options: Options) -> list[_Read]:
     """The attempts of a trial of terminal-bench v1, or of a run; none of a folder that is a copy inside another run."""
-    document = _json(trial.path / "results.json" if trial.path.is_dir() else trial.path)
-    rows = [row for row in document.get("results", [document]) if isinstance(row, dict)]
+    told = document(trial.path / "results.json" if trial.path.is_dir() else trial.path)
+    rows = [row for row in told.get("results", [told]) if isinstance(row, dict)]
     by_path = {f"{trial.path}#{row.get('trial_name')}": row for row in rows}
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for one in classify.trajectories_of(trial.path):
         groups[one.path if one.path in by_path else ""].append(one)
     found = []
     for at, trajectories in groups.items():
-        attempt = _of_v1(trajectories, by_path.get(at, document), options, at or str(trial.path))
+        attempt = _of_v1(trajectories, by_path.get(at, told), options, at or str(trial.path))
         if attempt is not None:
             found.append(_Read(attempt, trial.job, trial.arm))
     return found

@@ -71,7 +71,8 @@ def command(
     """
     from misstep.experiment.attempts import AttemptsError, header, line
     from misstep.experiment.columns import NAMES
-    from misstep.experiment.ingest import Options, Place, ingest
+    from misstep.experiment.ingest import Options, ingest
+    from misstep.experiment.places import Place
 
     if not paths and not arms:
         raise Failure("nothing to read: give PATHS, or --arm NAME=PATH")
