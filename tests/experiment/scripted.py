@@ -104,8 +104,8 @@ class ScriptedModel:
         self.victims: dict[tuple[str, int], str] = {}
         self.conversations: Counter[str] = Counter()
         """Conversation -> requests."""
-        self.first: dict[str, dict[str, Any]] = {}
-        """Conversation -> its first request's body."""
+        self.first: dict[str, tuple[str, dict[str, Any]]] = {}
+        """Conversation -> the task, and its first request's body."""
         self.lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"model": self})
         if socket is None:
@@ -129,7 +129,7 @@ class ScriptedModel:
         who = str(body.get("prompt_cache_key"))
         with self.lock:
             self.conversations[who] += 1
-            self.first.setdefault(who, body)
+            self.first.setdefault(who, (task, body))
             if (task, replicate) not in self.broken or candidate != 1:
                 return False
             return self.victims.setdefault((task, replicate), who) == who
@@ -331,6 +331,7 @@ cohort = "silent"
 silent = {tasks}
 [agent]
 name = "scripted:Hand"
+kwargs = {{misstep = {{simulated = "an agent of commands: a test of the machine"}}}}
 [environment]
 import_path = "misstep.sandbox.harbor:BubblewrapEnvironment"
 concurrency = {concurrency}
@@ -470,7 +471,7 @@ def _script(path: Path, service: bool) -> Script:
         f"python3 {program} > {log} 2>&1 &", f"python3 {program} > {log} 2>&1 &\necho $! > {program}.pid"
     )
     assert ".pid" in wrong
-    again = f"kill $(cat {program}.pid); sleep 0.2; setsid nohup python3 {program} > {log} 2>&1 < /dev/null &"
+    again = f"kill $(cat {program}.pid); sleep 0.2; setsid nohup python3 {program} > {log} 2>&1 < /dev/null & sleep 0.5"
     probe = f"python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:{port}{shown}\", timeout=5).status)'"
     return Script(True, right, wrong, again, probe)
 
@@ -503,7 +504,7 @@ def write_design(
     (folder / "portfolio.toml").write_text(PORTFOLIO)
     cohorts = f"[cohorts]\ncount = {silent}\n" if silent else ""
     secondary = [["real", "baseline"], ["sham", "baseline"]]
-    kept = [pair for pair in secondary if set(pair) <= set(arms)]
+    kept = [pair for pair in secondary if set(pair) <= set(arms)] if "sham" in arms else []
     mounts = [{"source": str(codex()), "target": "/opt/cli"}]
     mounts += [{"source": str(socket.parent), "target": "/opt/model"}] if socket else []
     listed = ", ".join(
@@ -536,6 +537,7 @@ model = "openai/gpt-5.5"
 
 [agent.kwargs]
 skip_install = true
+misstep = {{simulated = "a scripted model: a test of the machine"}}
 
 [agent.kwargs.config]
 model_provider = "scripted"

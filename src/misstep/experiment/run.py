@@ -117,6 +117,7 @@ class Runner:
         self.told = progress
         self.tasks = {task.name: task.path.resolve() for task in tasks_of(self.panel.design)}
         self.portfolio = _plain(folder / lock.PORTFOLIO)
+        self.simulated = str(trials.ours_of(self.panel).get("simulated", ""))
         self.runtime = runtime.make(self.portfolio)
         trials.preflight(self.panel, self.runtime)
         self.marker = self._marker()
@@ -309,6 +310,8 @@ class Runner:
             portfolio=from_plain(dict(self.portfolio)),
         )
         attempt = checked(attempt, folder, replace(self.marker, arm=arm))
+        if self.simulated:
+            attempt = replace(attempt, extra={**attempt.extra, "simulated": self.simulated})
         tidy(folder)
         return attempt
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from misstep.experiment import runtime as runtimes
+from misstep.experiment.lock import PORTFOLIO
 from misstep.experiment.runtime import Runtime
 from misstep.experiment.tasks import tasks_of
 
@@ -59,6 +60,26 @@ class Work:
         return f"{self.slot.task.rpartition('/')[2][:32].rstrip('_-')}__{end}"
 
 
+OWN = {"simulated": (str,), "completion_confirmation": ("on", "off")}
+"""What `[agent.kwargs.misstep]` of a design may say: what stands for the model where there is none (every report says it),
+and whether terminus-2 asks by itself if the task is really complete."""
+
+
+def ours_of(panel: Panel) -> dict[str, Any]:
+    """What a design says to the guard's part of the agent. Raises RunError."""
+    found = panel.design.agent.kwargs.get("misstep", {})
+    if not isinstance(found, dict):
+        raise RunError("agent.kwargs.misstep: expected a table")
+    for key, value in found.items():
+        if key not in OWN:
+            raise RunError(f"agent.kwargs.misstep.{key}: unknown key (known: {', '.join(OWN)})")
+        if not isinstance(value, str) or (OWN[key] != (str,) and value not in OWN[key]):
+            raise RunError(
+                f"agent.kwargs.misstep.{key}: expected {'a text' if OWN[key] == (str,) else ' or '.join(OWN[key])}"
+            )
+    return found
+
+
 def agent_path(name: str) -> str:
     """The import path of an agent with the guard. Raises RunError where there is none."""
     if ":" in name:
@@ -80,9 +101,10 @@ def config(panel: Panel, work: Work, task: Path, runtime: Runtime) -> TrialConfi
 
     design = panel.design
     own = {
+        **ours_of(panel),
         "runtime": str(runtime.path),
         "arm": work.slot.arm,
-        "portfolio": str((panel.folder / "portfolio.lock").resolve()),
+        "portfolio": str((panel.folder / PORTFOLIO).resolve()),
     }
     kwargs: dict[str, Any] = {**design.agent.kwargs, "misstep": own}
     if design.agent.version:
@@ -176,9 +198,7 @@ def preflight(panel: Panel, runtime: Runtime) -> None:
             type=made.environment.type, import_path=made.environment.import_path, kwargs=made.environment.kwargs
         )
         class_ = AgentFactory.get_agent_class_from_config(made.agent)
-        class_.parse_options(
-            {k: v for k, v in made.agent.kwargs.items() if k not in ("misstep", "confirm_completion")}, {}
-        )
+        class_.parse_options({k: v for k, v in made.agent.kwargs.items() if k != "misstep"}, {})
     except RunError:
         raise
     except (Exception, SystemExit) as error:
