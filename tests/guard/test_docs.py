@@ -9,6 +9,7 @@ import click
 import pytest
 import tomllib
 
+from misstep.cli.guard import _ALIASES
 from misstep.cli.guard import command as guard
 from misstep.cli.policies import command as policies
 from misstep.guard.arms import ARMS
@@ -36,8 +37,10 @@ def test_every_command_is_told_of() -> None:
     told = {(group, words.split()[0]) for group, words in COMMANDS}
     told |= {("policies", "trust"), ("guard", "uninstall"), ("guard", "daemon")}
     assert told == {("guard", n) for n in guard.commands} | {("policies", n) for n in policies.commands}  # type: ignore[attr-defined]
-    for name in ("policies trust", "uninstall", "guard daemon"):
+    for name in ("policies trust --revoke", "uninstall", "guard daemon --stop"):
         assert name in PAGE
+    for alias in _ALIASES:
+        assert f"`{alias}`" in PAGE
 
 
 def test_its_portfolio(tmp_path: Path) -> None:
@@ -71,3 +74,15 @@ def test_the_agents_of_the_tests_have_exact_versions() -> None:
     assert len(packages) >= 9
     for package in packages:
         assert re.fullmatch(r"(@[\w-]+/)?[\w-]+@\d+\.\d+\.\d+", package), package
+
+
+def test_its_versions_are_those_of_the_tests() -> None:
+    pins = (Path(__file__).resolve().parents[2] / "constraints.txt").read_text()
+    words = " ".join(PAGE.split())
+    for package, name in (
+        ("mini-swe-agent", "mini-swe-agent"),
+        ("langchain", "LangChain"),
+        ("claude-agent-sdk", "Claude Agent SDK"),
+    ):
+        version = re.search(rf"^{package}==(.+)$", pins, re.M)
+        assert version is not None and f"{name} {version[1]}" in words
