@@ -21,8 +21,12 @@ class Guarded:
 
     guard: Guard
 
+    def new_guard(self) -> Guard:
+        """The guard of a run; override it for one with a home or an arm of its own."""
+        return Guard()
+
     def run(self, task: str = "", **kwargs: Any) -> Any:
-        self.guard = Guard()
+        self.guard = self.new_guard()
         self._calls = itertools.count(1)
         self.guard.prompt(task)
         return super().run(task, **kwargs)  # type: ignore[misc]

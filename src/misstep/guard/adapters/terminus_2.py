@@ -16,8 +16,12 @@ class Guarded:
 
     guard: Guard
 
+    def new_guard(self) -> Guard:
+        """The guard of a run; override it for one with a home or an arm of its own."""
+        return Guard()
+
     async def run(self, instruction: str, *args: Any, **kwargs: Any) -> Any:
-        self.guard = Guard()
+        self.guard = self.new_guard()
         self._calls = 0
         self.guard.prompt(instruction)
         return await super().run(instruction, *args, **kwargs)  # type: ignore[misc]
