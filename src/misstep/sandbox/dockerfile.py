@@ -1,33 +1,36 @@
-"""A task's Dockerfile without Docker: FROM, RUN, COPY, ADD of local files, WORKDIR, ENV, ARG and USER.
+"""Reading a Dockerfile: its instructions, its stages, the substitution of variables, and what .dockerignore leaves out.
 
-The base image cannot be pulled: FROM names a root that the caller gives. What the result is made of (the root, the
-instructions, the files copied) names a layer that is kept, so the next start of the same task builds nothing.
+What becomes of it is built by `misstep.sandbox.image`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import posixpath
 import re
-import shlex
-import shutil
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from misstep.sandbox import files, store
-from misstep.sandbox.base import Limits, Root, SandboxError
-from misstep.sandbox.bubblewrap import BubblewrapSandbox
+from misstep.sandbox.base import SandboxError
 
-BASE = "misstep-base"
-"""The image name for which the given root stands, whatever its tag; others have to be named by the caller."""
+_HEREDOC = re.compile(r"(?:^|(?<=\s))\d*<<(-?)([\"']?)([A-Za-z_][\w.]*)\2(?=$|[\s>|;&)])")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_FORMS = re.compile(r"(:[-+?]|[-+?]|##?|%%?|//?)(.*)", re.DOTALL)
+KNOWN = {
+    "FROM", "RUN", "COPY", "ADD", "WORKDIR", "ENV", "ARG", "USER", "SHELL", "LABEL", "EXPOSE", "CMD", "ENTRYPOINT", "MAINTAINER",
+    "STOPSIGNAL", "HEALTHCHECK", "VOLUME", "ONBUILD",
+}  # fmt: skip
 
-_IGNORED = {"LABEL", "EXPOSE", "CMD", "ENTRYPOINT", "MAINTAINER", "STOPSIGNAL", "HEALTHCHECK", "VOLUME", "SHELL"}
-_VARIABLE = re.compile(r"\\(.)|\$(?:\{(\w+)(?:(:[-+])([^}]*))?\}|(\w+))")
-_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+
+@dataclass(frozen=True)
+class Document:
+    """A here-document."""
+
+    name: str
+    body: str
+    literal: bool
+    """Its name is quoted: nothing in it is replaced."""
 
 
 @dataclass(frozen=True)
@@ -36,293 +39,344 @@ class Instruction:
 
     name: str
     rest: str
+    """Without its options."""
+    file: str
     line: int
-    documents: tuple[str, ...] = ()
-    """The bodies of its here-documents."""
+    options: tuple[tuple[str, str], ...] = ()
+    """(name, value) of each --name=value."""
+    documents: tuple[Document, ...] = ()
+
+    def fault(self, why: str) -> SandboxError:
+        """An error that names it."""
+        return SandboxError(f"{self.file}:{self.line}: {self.name} {why}")
 
 
-def parse(text: str, name: str = "Dockerfile") -> list[Instruction]:
-    """The instructions of a Dockerfile.
+@dataclass
+class Stage:
+    """From one FROM to the next."""
+
+    start: Instruction
+    image: str
+    """What stands behind FROM, its variables replaced: an image, or an earlier stage."""
+    name: str = ""
+    steps: list[Instruction] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Dockerfile:
+    """A whole file."""
+
+    path: Path
+    stages: tuple[Stage, ...]
+    arguments: Mapping[str, str]
+    """ARG before the first FROM: their values."""
+    escape: str
+
+
+def parse(text: str, name: str = "Dockerfile") -> tuple[list[Instruction], str]:
+    """The instructions of a Dockerfile, and its escape character.
 
     Raises:
         SandboxError: naming the line that cannot be read.
     """
-    lines, found, i = text.splitlines(), [], 0
-    escape = "`" if re.match(r"\s*#\s*escape\s*=\s*`", text) else "\\"
+    lines, found, i = text.lstrip("\ufeff").splitlines(), [], 0
+    escape = "\\"
+    for line in lines:  # directives stand before anything else
+        directive = re.fullmatch(r"\s*#\s*(\w+)\s*=\s*(\S+)\s*", line)
+        if not directive:
+            break
+        if directive.group(1).lower() == "escape":
+            escape = directive.group(2)
     while i < len(lines):
         start, line = i + 1, lines[i].strip()
         i += 1
         if not line or line.startswith("#"):
             continue
-        while line.endswith(escape) and i < len(lines):
-            if lines[i].lstrip().startswith("#"):
-                i += 1
-                continue
-            line = line[:-1] + " " + lines[i].strip()
+        while line.rstrip().endswith(escape) and i < len(lines):
+            following = lines[i].strip()
             i += 1
-        word, _, rest = line.partition(" ")
+            if not following or following.startswith("#"):
+                continue
+            line = line.rstrip()[:-1] + lines[i - 1].rstrip()
+        word, _, rest = line.strip().partition(" ")
+        if "\t" in word:
+            word, _, rest = line.strip().partition("\t")
         if not word.isalpha():
-            raise SandboxError(f"{name}:{start}: expected an instruction, found {line[:40]!r}")
+            raise SandboxError(f"{name}:{start}: expected an instruction, found {word[:40]!r}")
+        if word.upper() not in KNOWN:
+            raise SandboxError(f"{name}:{start}: {word[:40]} is no instruction of a Dockerfile")
         documents = []
         if word.upper() in ("RUN", "COPY", "ADD"):
             for mark in _HEREDOC.finditer(rest):
                 body = []
-                while i < len(lines) and lines[i].strip() != mark.group(2):
-                    body.append(lines[i].lstrip("\t") if mark.group().startswith("<<-") else lines[i])
+                while i < len(lines):
+                    one = lines[i].lstrip("\t") if mark.group(1) else lines[i]
+                    if one == mark.group(3):
+                        break
+                    body.append(one)
                     i += 1
                 if i == len(lines):
-                    raise SandboxError(f"{name}:{start}: the here-document {mark.group(2)} has no end")
+                    raise SandboxError(f"{name}:{start}: the here-document {mark.group(3)} has no end")
                 i += 1
-                documents.append("".join(f"{one}\n" for one in body))
-        found.append(Instruction(word.upper(), rest.strip(), start, tuple(documents)))
-    return found
+                documents.append(Document(mark.group(3), "".join(f"{one}\n" for one in body), bool(mark.group(2))))
+        options = []
+        rest = rest.strip()
+        while word.upper() in ("FROM", "RUN", "COPY", "ADD", "HEALTHCHECK") and (
+            option := re.match(r"--([\w-]+)(?:=(\"[^\"]*\"|\S*))?(?:\s+|$)", rest)
+        ):
+            options.append((option.group(1), (option.group(2) or "").strip('"')))
+            rest = rest[option.end() :]
+        found.append(Instruction(word.upper(), rest, name, start, tuple(options), tuple(documents)))
+    return found, escape
 
 
-def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replaces $NAME, ${NAME}, ${NAME:-default} and ${NAME:+other}."""
-
-    def put(match: re.Match[str]) -> str:
-        if match.group(1) is not None:
-            return match.group(1) if match.group(1) == "$" else match.group()
-        name = match.group(2) or match.group(5)
-        value = values.get(name, "")
-        if match.group(3) == ":-":
-            return value or match.group(4)
-        if match.group(3) == ":+":
-            return match.group(4) if value else ""
-        return value
-
-    return _VARIABLE.sub(put, text)
-
-
-def _words(rest: str) -> list[str]:
-    if rest.startswith("["):
-        try:
-            words = json.loads(rest)
-            if isinstance(words, list) and all(isinstance(word, str) for word in words):
-                return words
-        except ValueError:
-            pass
-    return shlex.split(rest)
-
-
-def _assignments(rest: str) -> dict[str, str]:
-    first = rest.split(None, 1)
-    if first and "=" not in first[0]:  # the old form: ENV NAME all the rest
-        return {first[0]: first[1] if len(first) > 1 else ""}
-    pairs = (word.partition("=") for word in shlex.split(rest))
-    return {name: value for name, _, value in pairs}
-
-
-@dataclass
-class _Build:
-    """What the instructions have come to."""
-
-    root: Root
-    context: Path
-    file: str
-    sandbox: BubblewrapSandbox | None
-    env: dict[str, str]
-    arguments: dict[str, str]
-    workdir: str
-    user: str | None
-
-    def fail(self, instruction: Instruction, why: str) -> SandboxError:
-        return SandboxError(f"{self.file}:{instruction.line}: {instruction.name} {why}")
-
-    def values(self) -> dict[str, str]:
-        return {**self.arguments, **self.env}
-
-
-def _run(build: _Build, step: Instruction) -> None:
-    assert build.sandbox is not None
-    rest = step.rest
-    while rest.startswith("--"):  # --mount and the like: caches of a builder
-        rest = rest.partition(" ")[2].lstrip()
-    if step.documents and re.fullmatch(_HEREDOC.pattern, rest):
-        command: str | list[str] = step.documents[0]
-    elif step.documents:
-        body = "".join(
-            f"{body}{mark.group(2)}\n" for mark, body in zip(_HEREDOC.finditer(rest), step.documents, strict=True)
-        )
-        command = f"{rest}\n{body}"
-    else:
-        command = _words(rest) if rest.startswith("[") else rest
-    done = build.sandbox.exec(command, cwd=build.workdir, env=build.values(), user=build.user, timeout=1800, merge=True)
-    if done.exit_code:
-        said = [line for line in done.text.strip().splitlines() if line.strip()]
-        raise build.fail(step, f"ended with {done.exit_code}: {said[-1][:300] if said else 'it said nothing'}")
-
-
-def _sources(build: _Build, step: Instruction, names: list[str]) -> list[Path]:
-    found: list[Path] = []
-    for name in names:
-        clean = posixpath.normpath(expand(name, build.values()).lstrip("/")) or "."
-        if clean.startswith(".."):
-            raise build.fail(step, f"{name} is outside of the build's directory")
-        matches = sorted(build.context.glob(clean)) if any(c in clean for c in "*?[") else [build.context / clean]
-        for path in matches:
-            if not path.resolve().is_relative_to(build.context.resolve()):
-                raise build.fail(step, f"{name} leads outside of the build's directory")
-        if not matches or not all(path.exists() for path in matches):
-            raise build.fail(step, f"{name} does not exist")
-        found += matches
-    return found
-
-
-def _copy(build: _Build, step: Instruction) -> None:
-    assert build.sandbox is not None
-    options, rest = {}, step.rest
-    while rest.startswith("--"):
-        option, _, rest = rest.partition(" ")
-        name, _, value = option[2:].partition("=")
-        options[name], rest = value, rest.lstrip()
-    if "from" in options:
-        raise build.fail(step, "--from: only one stage is read")
-    words = _words(rest)
-    if len(words) < 2:
-        raise build.fail(step, "needs a source and a target")
-    *names, target = words
-    if any(name.startswith(("http://", "https://", "git@")) for name in names):
-        raise build.fail(step, "of an address: only files of the task can be added")
-    target = expand(target, build.values())
-    whole = posixpath.join(build.workdir, target)
-    documents = [name for name in names if name.startswith("<<")]
-    sources = _sources(build, step, [name for name in names if not name.startswith("<<")])
-    into = target.endswith("/") or target in (".", "..") or len(sources) + len(documents) > 1
-    with tempfile.TemporaryDirectory() as folder:
-        stage = Path(folder, "stage")
-        stage.mkdir()
-        single = ""
-        for source in sources:
-            if source.is_dir():
-                shutil.copytree(source, stage, symlinks=True, dirs_exist_ok=True)
-            else:
-                single = source.name
-                shutil.copy2(source, stage / source.name)
-        for name, body in zip(documents, step.documents, strict=True):
-            single = name.lstrip("<-").strip("\"' ")
-            (stage / single).write_text(body)
-        alone = bool(single) and not into and len(list(stage.iterdir())) == 1
-        if alone and build.sandbox.exec(["test", "-d", whole], cwd="/").exit_code == 0:
-            alone = False
-        if "chmod" in options:
-            for path in stage.rglob("*"):
-                path.chmod(int(options["chmod"], 8))
-        copied = [posixpath.join(whole, path.name) for path in stage.iterdir()]
-        if alone:
-            build.sandbox.upload(stage / single, whole)
-            copied = [whole]
-        else:
-            build.sandbox.upload(stage, whole)
-    if options.get("chown"):
-        done = build.sandbox.exec(["chown", "-R", options["chown"], *copied], cwd="/")
-        if done.exit_code:
-            raise build.fail(step, f"--chown={options['chown']}: {done.error_text.strip()[:200]}")
-
-
-def _settings(build: _Build, step: Instruction) -> bool:
-    """An instruction that only sets something; False for others."""
-    if step.name == "ENV":
-        build.env.update({name: expand(value, build.values()) for name, value in _assignments(step.rest).items()})
-    elif step.name == "ARG":
-        name, given, value = step.rest.partition("=")
-        if name not in build.arguments:
-            build.arguments[name] = (
-                expand(shlex.split(value)[0] if value.strip("\"'") else "", build.values()) if given else ""
-            )
-    elif step.name == "USER":
-        build.user = expand(step.rest, build.values()) or None
-    elif step.name == "WORKDIR":
-        build.workdir = posixpath.normpath(posixpath.join(build.workdir, expand(step.rest, build.values())))
-        if build.sandbox is not None:
-            build.sandbox.exec(["mkdir", "-p", build.workdir], cwd="/", user="root")
-    else:
-        return step.name in _IGNORED
-    return True
-
-
-def _key(root: Root, text: str, context: Path, arguments: Mapping[str, str], network: str) -> str:
-    made = hashlib.sha256(json.dumps([list(map(str, root.layers)), root.name, text, dict(arguments), network]).encode())
-    for path in sorted(context.rglob("*")):
-        made.update(str(path.relative_to(context)).encode())
-        if path.is_symlink():
-            made.update(str(path.readlink()).encode())
-        elif path.is_file():
-            made.update(bytes([path.stat().st_mode >> 6 & 1]) + hashlib.sha256(path.read_bytes()).digest())
-    return made.hexdigest()[:12]
-
-
-def _chosen(build_steps: list[Instruction], file: str, root: Root, images: Mapping[str, Root] | None) -> Root:
-    stages = [step for step in build_steps if step.name == "FROM"]
-    if len(stages) != 1:
-        where = f":{stages[1].line}" if stages else ""
-        raise SandboxError(f"{file}{where}: expected one FROM, found {len(stages)}: only one stage is read")
-    image = next(word for word in stages[0].rest.split() if not word.startswith("--"))
-    if images and image in images:
-        return images[image]
-    if image.partition(":")[0] == BASE or image == "scratch" or images is None:
-        return root
-    raise SandboxError(f"{file}:{stages[0].line}: no root stands for the image {image}")
-
-
-def build(
-    file: Path,
-    root: Root,
-    *,
-    images: Mapping[str, Root] | None = None,
-    arguments: Mapping[str, str] | None = None,
-    network: Literal["none", "host"] = "none",
-    limits: Limits | None = None,
-    force: bool = False,
-) -> Root:
-    """The root that a Dockerfile describes; kept, and found again while nothing that it is made of changes.
+def read(path: Path, given: Mapping[str, str], automatic: Mapping[str, str]) -> Dockerfile:
+    """A Dockerfile and its stages.
 
     Args:
-        file: the Dockerfile; its directory is the context.
-        root: stands for every image that `images` does not name; with `images` given, only for `misstep-base`.
-        network: whether RUN may reach the network.
-        force: build it even if it is kept.
+        given: build arguments.
+        automatic: those that need no ARG before the first FROM (TARGETARCH and the like).
 
     Raises:
         SandboxError: naming file and line.
     """
     try:
-        text = file.read_text()
+        text = path.read_text()
     except OSError as error:
-        raise SandboxError(f"{file}: {error.strerror}") from error
-    steps = parse(text, str(file))
-    root = _chosen(steps, str(file), root, images)
-    kept = store.directory() / "roots" / f"env-{_key(root, text, file.parent, arguments or {}, network)}"
-    made = _Build(root, file.parent, str(file), None, dict(root.env), dict(arguments or {}), root.workdir, root.user)
-    if force or not kept.exists():
-        with BubblewrapSandbox(root, limits=limits or Limits(memory_mb=None), network=network) as sandbox:
-            made.sandbox = sandbox
-            for step in steps:
-                if step.name == "RUN":
-                    _run(made, step)
-                elif step.name in ("COPY", "ADD"):
-                    _copy(made, step)
-                elif not _settings(made, step) and step.name != "FROM":
-                    raise made.fail(step, "is not read here")
-            state = sandbox.snapshot()
-        store.sync(state.layers.own[-1])
-        if force and kept.exists():
-            files.remove(kept)
+        raise SandboxError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SandboxError(f"{path}: expected text in UTF-8") from error
+    steps, escape = parse(text, str(path))
+    stages: list[Stage] = []
+    arguments = dict(automatic)
+    for step in steps:
+        if step.name == "FROM":
+            words = expand(step.rest, arguments, escape, step).split()
+            if len(words) == 3 and words[1].upper() == "AS":
+                words = [words[0], words[2].lower()]
+            elif len(words) != 1:
+                raise step.fault("expected IMAGE [AS NAME]")
+            for option, _ in step.options:
+                if option != "platform":
+                    raise step.fault(f"--{option} is not known")
+            stages.append(Stage(step, words[0], words[1] if len(words) > 1 else ""))
+        elif stages:
+            if step.name == "ONBUILD":
+                raise step.fault("is not read here: write its instruction where it is to be run")
+            stages[-1].steps.append(step)
+        elif step.name == "ARG":
+            arguments.update(arguments_of(step, arguments, given, escape))
+        else:
+            raise step.fault("stands before the first FROM: only ARG may")
+    if not stages:
+        raise SandboxError(f"{path}: there is no FROM")
+    return Dockerfile(path, tuple(stages), arguments, escape)
+
+
+def arguments_of(step: Instruction, values: Mapping[str, str], given: Mapping[str, str], escape: str) -> dict[str, str]:
+    """What an ARG declares; a name without a value has what is given for it, or nothing."""
+    found = {}
+    for name, value in pairs(step, escape):
+        if name in given:
+            found[name] = given[name]
+        elif value is not None:
+            found[name] = expand(value, values, escape, step)
+        elif name in values:
+            found[name] = values[name]
+    return found
+
+
+def pairs(step: Instruction, escape: str) -> list[tuple[str, str | None]]:
+    """NAME=VALUE ... as it is written, quotes and all; the old form NAME VALUE of ENV too."""
+    words = split(step.rest, escape)
+    if not words:
+        raise step.fault("expected NAME=VALUE")
+    if step.name == "ENV" and "=" not in words[0]:
+        value = step.rest[len(words[0]) :].strip()
+        if not value:
+            raise step.fault(f"expected NAME=VALUE, found {words[0][:40]}")
+        return [(words[0], value)]
+    found: list[tuple[str, str | None]] = []
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not _NAME.fullmatch(name.strip("\"'")) or (not sign and step.name != "ARG"):
+            raise step.fault(f"expected NAME=VALUE, found {word[:40]}")
+        found.append((name.strip("\"'"), value if sign else None))
+    return found
+
+
+def split(text: str, escape: str = "\\") -> list[str]:
+    """Words at white space outside of quotes; the quotes stay."""
+    words, word, quote, i = [], "", "", 0
+    while i < len(text):
+        char = text[i]
+        if char == escape and i + 1 < len(text) and quote != "'":
+            word += text[i : i + 2]
+            i += 2
+            continue
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char.isspace():
+            if word:
+                words.append(word)
+            word, i = "", i + 1
+            continue
+        word += char
+        i += 1
+    return [*words, word] if word else words
+
+
+def array(step: Instruction) -> list[str] | None:
+    """The words of an instruction that is written as a JSON array of texts; None for others."""
+    if step.rest.startswith("["):
         try:
-            state.layers.own[-1].rename(kept)
-        except OSError:
-            if not kept.exists():  # else another process was faster
-                raise
-        state.discard()
+            words = json.loads(step.rest)
+        except ValueError:
+            return None
+        if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+            return words
+    return None
+
+
+def expand(text: str, values: Mapping[str, str], escape: str, step: Instruction) -> str:
+    """Removes quotes and replaces variables, as Docker does it.
+
+    $NAME, ${NAME}, and ${NAME with :-word -word :+word +word :?word ?word #pattern ##pattern %pattern %%pattern
+    /pattern/word //pattern/word. Within single quotes nothing is replaced.
+
+    Raises:
+        SandboxError: a form that is not known or not closed, or a variable that has to be set (?).
+    """
+    found, at = _expand(text, 0, values, escape, step, stop="")
+    assert at == len(text)
+    return found
+
+
+def _expand(
+    text: str, at: int, values: Mapping[str, str], escape: str, step: Instruction, stop: str
+) -> tuple[str, int]:
+    made, quote = "", ""
+    while at < len(text) and not (stop and text[at] == stop and not quote):
+        char = text[at]
+        if char == escape and quote != "'" and at + 1 < len(text):
+            following = text[at + 1]
+            made += following if not quote or following in '"$\\' or following == escape else char + following
+            at += 2
+        elif quote and char == quote:
+            quote, at = "", at + 1
+        elif not quote and char in "\"'":
+            quote, at = char, at + 1
+        elif char == "$" and quote != "'":
+            value, at = _variable(text, at + 1, values, escape, step)
+            made += value
+        else:
+            made += char
+            at += 1
+    if quote:
+        raise step.fault(f"has a quote that is not closed: {text[:40]}")
+    return made, at
+
+
+def _variable(text: str, at: int, values: Mapping[str, str], escape: str, step: Instruction) -> tuple[str, int]:
+    if text[at : at + 1] != "{":
+        name = _NAME.match(text, at)
+        return (values.get(name.group(), ""), name.end()) if name else ("$", at)
+    name = _NAME.match(text, at + 1)
+    if not name:
+        raise step.fault(f"has a substitution without a name: {text[at - 1 : at + 39]}")
+    value, at = values.get(name.group()), name.end()
+    if text[at : at + 1] == "}":
+        return value or "", at + 1
+    form = _FORMS.match(text, at)
+    if not form:
+        raise step.fault(f"has a substitution that is not known: {text[name.start() - 2 : at + 20]}")
+    sign = form.group(1)
+    if sign in ("/", "//"):
+        pattern, at = _expand(text, at + len(sign), values, escape, step, stop="/")
+        at += 1
     else:
-        for step in steps:
-            _settings(made, step)
-    return replace(
-        root,
-        name=f"{root.name}+{file.parent.parent.name or file.name}",
-        layers=(*root.layers, kept),
-        env=made.env,
-        workdir=made.workdir,
-        user=made.user,
-    )
+        pattern, at = "", at + len(sign)
+    word, at = _expand(text, at, values, escape, step, stop="}")
+    if text[at : at + 1] != "}":
+        raise step.fault(f"has a substitution that is not closed: {text[name.start() - 2 : name.start() + 38]}")
+    missing = value is None or (sign.startswith(":") and not value)
+    whole = value or ""
+    if sign.endswith("-"):
+        whole = word if missing else whole
+    elif sign.endswith("+"):
+        whole = "" if missing else word
+    elif sign.endswith("?"):
+        if missing:
+            raise step.fault(f"needs {name.group()}: {word or 'it is not set'}")
+    elif sign in ("/", "//"):
+        whole = re.sub(_regex(pattern), lambda _: word, whole, count=0 if sign == "//" else 1)
+    else:
+        whole = _trimmed(whole, word, sign)
+    return whole, at + 1
+
+
+def _regex(pattern: str) -> str:
+    return "".join(".*" if char == "*" else "." if char == "?" else re.escape(char) for char in pattern)
+
+
+def _trimmed(value: str, pattern: str, sign: str) -> str:
+    ends = range(len(value) + 1) if len(sign) == 1 else range(len(value), -1, -1)
+    for size in ends:
+        part = value[:size] if sign[0] == "#" else value[len(value) - size :]
+        if re.fullmatch(_regex(pattern), part, re.DOTALL):
+            return value[size:] if sign[0] == "#" else value[: len(value) - size]
+    return value
+
+
+class Ignored:
+    """What .dockerignore leaves out of the context: the last pattern that fits decides."""
+
+    def __init__(self, patterns: str = "") -> None:
+        self._rules: list[tuple[bool, re.Pattern[str]]] = []
+        for line in patterns.splitlines():
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            keep = text.startswith("!")
+            clean = posixpath.normpath(text.lstrip("!").strip()).lstrip("/")
+            if clean not in ("", "."):
+                self._rules.append((keep, re.compile(_ignore_regex(clean))))
+
+    @classmethod
+    def of(cls, file: Path) -> Ignored:
+        """That of a Dockerfile: NAME.dockerignore beside it, or .dockerignore of its directory."""
+        for path in (file.with_name(file.name + ".dockerignore"), file.parent / ".dockerignore"):
+            if path.is_file():
+                return cls(path.read_text())
+        return cls()
+
+    def __contains__(self, path: str) -> bool:
+        """Whether a path, relative to the context, is left out."""
+        out = False
+        parts = path.split("/")
+        for keep, pattern in self._rules:
+            if any(pattern.fullmatch("/".join(parts[: i + 1])) for i in range(len(parts))):
+                out = not keep
+        return out
+
+
+def _ignore_regex(pattern: str) -> str:
+    made, i = "", 0
+    while i < len(pattern):
+        if pattern.startswith("**/", i):
+            made, i = made + "(?:.*/)?", i + 3
+        elif pattern.startswith("**", i):
+            made, i = made + ".*", i + 2
+        elif pattern[i] == "*":
+            made, i = made + "[^/]*", i + 1
+        elif pattern[i] == "?":
+            made, i = made + "[^/]", i + 1
+        elif pattern[i] == "[" and (end := pattern.find("]", i + 2)) > 0:
+            made, i = made + pattern[i : end + 1].replace("\\", "\\\\"), end + 1
+        elif pattern[i] == "\\" and i + 1 < len(pattern):
+            made, i = made + re.escape(pattern[i + 1]), i + 2
+        else:
+            made, i = made + re.escape(pattern[i]), i + 1
+    return made

@@ -24,7 +24,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("Harbor is not installed: pip install 'misstep[harbor]'") from error
 
-from misstep.sandbox import dockerfile, native, roots
+from misstep.sandbox import image, native, roots
 from misstep.sandbox.base import Bind, Done, Limits, Observation, Process, Root, SandboxError, Unavailable
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
@@ -87,7 +87,7 @@ class BubblewrapEnvironment(BaseEnvironment):
         if not file.exists():
             return root
         # Without a root by name, only our own base image is known: another image must not silently become another one.
-        return dockerfile.build(
+        return image.build(
             file,
             root,
             images=None if self._root_name else {},

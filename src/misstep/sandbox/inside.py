@@ -87,9 +87,10 @@ class Inside:
             self._count += 1
             return self._count
 
-    def environment(self, number: int, more: Mapping[str, str] | None) -> dict[str, str]:
+    def environment(self, number: int, more: Mapping[str, str] | None, who: User) -> dict[str, str]:
         """All variables of one command."""
-        return {**BASE_ENV, **self.root.env, **self.env, **(more or {}), "MISSTEP_EXEC": str(number)}
+        own = {"HOME": who.home, "USER": who.name} if who.uid else {}
+        return {**BASE_ENV, **own, **self.root.env, **self.env, **(more or {}), "MISSTEP_EXEC": str(number)}
 
     def exec(
         self,
@@ -178,7 +179,7 @@ class Inside:
             answer = channel.execute(
                 number,
                 argv,
-                self.environment(number, env),
+                self.environment(number, env, who),
                 cwd=folder,
                 user=who,
                 fds=outputs,

@@ -192,7 +192,9 @@ class Screen:
         elif final == "J":
             self._erase(first)
         elif final == "K":
-            start, end = (x, self.columns) if first == 0 else (0, min(x + 1, self.columns)) if first == 1 else (0, self.columns)
+            start, end = (
+                (x, self.columns) if first == 0 else (0, min(x + 1, self.columns)) if first == 1 else (0, self.columns)
+            )
             row[start:end] = [" "] * (end - start)
         elif final == "X":
             end = min(x + n, self.columns)

@@ -70,7 +70,7 @@ class ResidentShell:
             self._answer = channel.execute(
                 self._number,
                 [shell, *(["--noprofile", "--norc"] if shell.endswith("bash") else [])],
-                box.environment(self._number, self._env),
+                box.environment(self._number, self._env, box.who(self._user)),
                 cwd=self._cwd or box.workdir,
                 user=box.who(self._user),
                 fds=(self._output, write_reply),

@@ -16,7 +16,7 @@ from typing import Any
 
 import tomllib
 
-from misstep.sandbox import dockerfile
+from misstep.sandbox import image
 from misstep.sandbox.base import Limits, Process, Root, SandboxError
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
@@ -83,7 +83,7 @@ class Task:
 
     def environment(self, root: Root, images: Mapping[str, Root] | None = None) -> Root:
         """The task's own root, over the one that stands for its image."""
-        return dockerfile.build(self.path / "environment" / "Dockerfile", root, images=images)
+        return image.build(self.path / "environment" / "Dockerfile", root, images=images)
 
     def sandbox(self, root: Root) -> BubblewrapSandbox:
         """A sandbox of the task, not yet started."""

@@ -94,7 +94,7 @@ class TerminalShell:
                 self._answer = box.channel.execute(
                     self._number,
                     [shell, *(["--noprofile", "--norc"] if self._bash else [])],
-                    box.environment(self._number, self._env),
+                    box.environment(self._number, self._env, box.who(self._user)),
                     cwd=self._cwd or box.workdir,
                     user=box.who(self._user),
                     fds=(self._output, self._told),

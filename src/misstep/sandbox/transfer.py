@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -38,31 +40,44 @@ def upload(box: Inside, source: Path, target: str, user: str | int | None = None
     if not source.exists():
         raise SandboxError(f"{source} does not exist")
     into = target if source.is_dir() else posixpath.dirname(target) or "."
-    # From inside the target: a directory entry of the tar then cannot replace it.
-    text = 'mkdir -p -- "$1" && cd -- "$1" && tar -xf - --no-same-owner'
     with tempfile.TemporaryFile() as file:
-        pack(source, file, posixpath.basename(target))
-        file.seek(0)
-        words = ["/bin/sh", "-c", text, "upload", into]
-        running = box.begin(words, stdin=file, user=user, timeout=3600, cwd="/", agent=False)
         try:
-            done = running.wait()
-        finally:
-            running.close()
+            pack(source, file, posixpath.basename(target))
+        except OSError as error:
+            raise SandboxError(f"{error.filename or source}: {error.strerror}") from error
+        file.seek(0)
+        unpack(box, file, into, str(source), user=user)
+
+
+def unpack(
+    box: Inside, tar: IO[bytes], into: str, name: str, *, user: str | int | None = None, owners: bool = False
+) -> None:
+    """Unpacks a tar into a directory inside, which is made where it is missing.
+
+    Args:
+        name: what it is, for messages.
+        owners: keep the owners that it names; else all belongs to who unpacks it.
+    """
+    # From inside the target: a directory entry of the tar then cannot replace it.
+    text = f'mkdir -p -- "$1" && cd -- "$1" && tar -xf - {"-p --numeric-owner" if owners else "--no-same-owner"}'
+    words = ["/bin/sh", "-c", text, "unpack", into]
+    running = box.begin(words, stdin=tar, user=user, timeout=3600, cwd="/", agent=False)
+    try:
+        done = running.wait()
+    finally:
+        running.close()
     if done.exit_code:
         said = done.error_text.strip().splitlines()
-        raise SandboxError(f"{source} could not be copied to {target}: {said[0] if said else 'tar failed'}")
+        raise SandboxError(f"{name} could not be copied to {into}: {said[0] if said else 'tar failed'}")
 
 
-def download(box: Inside, source: str, target: Path) -> None:
-    """Copies a file to the path `target`, or what a directory holds into the directory `target`.
-
-    Links that lead out of the target, devices and pipes are refused or left out, as tarfile's data filter does.
-    """
+@contextlib.contextmanager
+def packed(box: Inside, source: str) -> Iterator[IO[bytes]]:
+    """A tar of a file inside, or of what a directory there holds; links that are named themselves are followed."""
     text = 'if [ -d "$1" ]; then cd -- "$1" && tar -cf - .; else tar -chf - -C "$2" -- "$3"; fi'
     parent, name = posixpath.split(source.rstrip("/"))
-    words = ["/bin/sh", "-c", text, "download", source, parent or "/", name]
-    running = box.begin(words, timeout=3600, cwd="/", agent=False, output_mb=_MOST_MB)
+    words = ["/bin/sh", "-c", text, "pack", source, parent or "/", name]
+    running = box.begin(words, user="root", timeout=3600, cwd="/", agent=False, output_mb=_MOST_MB)
     try:
         done = running.wait(read=False)
         if done.exit_code:
@@ -71,9 +86,21 @@ def download(box: Inside, source: str, target: Path) -> None:
         output, start = running.output
         with os.fdopen(os.dup(output), "rb") as file:
             file.seek(start)
-            _unpack(file, name, target)
+            yield file
     finally:
         running.close()
+
+
+def download(box: Inside, source: str, target: Path) -> None:
+    """Copies a file to the path `target`, or what a directory holds into the directory `target`.
+
+    Links that lead out of the target, devices and pipes are refused or left out, as tarfile's data filter does.
+    """
+    with packed(box, source) as file:
+        try:
+            _unpack(file, posixpath.basename(source.rstrip("/")), target)
+        except OSError as error:
+            raise SandboxError(f"{error.filename or target}: {error.strerror}") from error
 
 
 def _unpack(file: IO[bytes], name: str, target: Path) -> None:

@@ -14,6 +14,8 @@ class User:
     uid: int = 0
     gid: int = 0
     groups: tuple[int, ...] = ()
+    name: str = "root"
+    home: str = "/root"
 
 
 def look_up(key: str, files: str) -> User:
@@ -38,4 +40,4 @@ def look_up(key: str, files: str) -> User:
             raise SandboxError(f"there is no group {group} in the sandbox")
         gid = int(band[2]) if band else int(group)
     others = tuple(int(row[2]) for row in bands if person and person[0] in row[3].split(","))
-    return User(uid, gid, (gid, *others))
+    return User(uid, gid, (gid, *others), person[0] if person else name, person[5] if person else "/")
