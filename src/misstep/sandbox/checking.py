@@ -9,16 +9,15 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Literal
 
-from misstep.sandbox import dockerfile
-from misstep.sandbox.base import Root, SandboxError
+from misstep.sandbox import image
+from misstep.sandbox.base import Root, SandboxError, SandboxGone
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 from misstep.sandbox.tasks import Attempt, NoReward, Task, Verdict
 
@@ -31,8 +30,16 @@ _PATH = re.compile(r"(?<![\w/.~-])/(?:[\w.-]+/)+[\w-][\w.-]*\.\w+\b")
 class _Built(Task):
     """A task of which the root that it is given is the environment already."""
 
+    over: Event
+    """Set when nobody waits for the report: no sandbox is started any more."""
+
     def environment(self, root: Root, images: Mapping[str, Root] | None = None) -> Root:
         return root
+
+    def sandbox(self, root: Root) -> BubblewrapSandbox:
+        if self.over.is_set():
+            raise SandboxGone("the check was interrupted")
+        return super().sandbox(root)
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,7 @@ def check(
     repeat: int = 2,
     network: Literal["none", "host"] = "none",
     end_session: bool = True,
+    over: Event | None = None,
 ) -> Report:
     """Runs the oracle `repeat` times, nothing, and each wrong delivery, all in fresh sandboxes, and verifies each.
 
@@ -104,6 +112,7 @@ def check(
         root: stands for the image that the task's Dockerfile starts from.
         network: whether the Dockerfile's RUN may reach the network; deliveries and the verifier never do.
         end_session: whether what is attached to a delivery's session goes before the verifier runs.
+        over: set from another thread, it stops the check before its next delivery.
     """
     start, done = time.perf_counter(), list[Delivery]()
 
@@ -114,7 +123,7 @@ def check(
     if why:
         return report("unknown", why)
     try:
-        built = dockerfile.build(task.path / "environment" / "Dockerfile", root, network=network)
+        built = image.build(task.path / "environment" / "Dockerfile", root, network=network)
         missing = _missing(task, built)
     except SandboxError as error:
         return report("unknown", f"its environment could not be built: {error}")
@@ -122,7 +131,7 @@ def check(
         return report("unknown", f"the root {root.name} has no {', '.join(missing)}")
     workdir = _section(task, "environment").get("workdir")
     built = replace(built, workdir=str(workdir)) if workdir else built
-    ready = _Built(task.path, task.settings)
+    ready = _Built(task.path, task.settings, over or Event())
     has_oracle = (task.path / "solution" / "solve.sh").is_file()
     attempt = partial(ready.attempt, built, end_session=end_session)
     if has_oracle:
@@ -159,16 +168,19 @@ def check_all(
 
     Who stops listening waits for nothing: sandboxes that still run end with the process.
     """
+    over = Event()
     left, reports = SimpleQueue[int](), [Future[Report]() for _ in tasks]
 
     def work() -> None:
-        while True:
+        while not over.is_set():
             try:
                 at = left.get_nowait()
             except Empty:
                 return
             try:
-                reports[at].set_result(check(tasks[at], root, repeat=repeat, network=network, end_session=end_session))
+                reports[at].set_result(
+                    check(tasks[at], root, repeat=repeat, network=network, end_session=end_session, over=over)
+                )
             except BaseException as error:
                 reports[at].set_exception(error)
 
@@ -180,9 +192,7 @@ def check_all(
         for report in reports:
             yield report.result()
     finally:
-        while not left.empty():
-            with suppress(Empty):
-                left.get_nowait()
+        over.set()
 
 
 def _judge(done: Sequence[Delivery]) -> tuple[list[str], list[str], list[str]]:
