@@ -122,6 +122,7 @@ def test_any_task_folder(run: Run, task: Callable[..., Path]) -> None:
         ({"test": "echo 1 > /logs/verifier/reward.txt\n"}, "the verifier accepts nothing done: it says nothing"),
         ({"solve": "echo 41 > /app/answer\n"}, "the verifier refuses the oracle: the answer is not 42"),
         ({"nearly": "echo 42 > /app/answer; echo 43 >> /app/answer\n"}, "the verifier accepts wrong/nearly.sh: it says nothing"),
+        ({"oracle": "echo 42 > /app/answer\n"}, "the verifier accepts wrong/oracle.sh: it says nothing"),
         ({"broken": "exit 3\n"}, "wrong/broken.sh itself ends with 3: that the verifier refuses it proves little"),
         ({"test": "grep -qx 42 /app/answer && echo 1 > /logs/verifier/reward.txt\n"},
          "the verifier leaves no reward for nothing done, which is an error and not a 0: ended with 2 and no reward: grep: /app/answer: No such file or directory"),

@@ -141,7 +141,9 @@ def check(
     if named:
         empty = _deliver(ready, EMPTY, lambda: _untouched(ready, built, named))
         done += [empty] if empty.exit_code != _NO_NEW_FILE else []
-    done += [_deliver(ready, script.stem, partial(attempt, script)) for script in task.wrong]
+    for script in task.wrong:
+        name = script.stem if script.stem not in (ORACLE, NOTHING, EMPTY) else script.name
+        done.append(_deliver(ready, name, partial(attempt, script)))
     faults, flaky, unknown = _judge(done)
     if not has_oracle:
         unknown.append("there is no solution/solve.sh: nothing shows that the verifier can be satisfied")
@@ -212,7 +214,9 @@ def _judge(done: Sequence[Delivery]) -> tuple[list[str], list[str], list[str]]:
     for one in done:
         if one.name == ORACLE:
             continue
-        called = {NOTHING: "nothing done", EMPTY: "empty files"}.get(one.name, f"wrong/{one.name}.sh")
+        called = {NOTHING: "nothing done", EMPTY: "empty files"}.get(
+            one.name, f"wrong/{one.name.removesuffix('.sh')}.sh"
+        )
         if one.passed:
             faults.append(f"the verifier accepts {called}: {one.said}")
         elif one.fault:
