@@ -133,6 +133,19 @@ def test_an_image_that_is_not_ours_is_refused(root: Root, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_several_containers_are_refused(root: Root, tmp_path: Path) -> None:
+    tasks = variant(tmp_path, "#!/bin/bash\ntrue\n")
+    (tasks / "hit-counter/environment/docker-compose.yaml").write_text("services: {main: {}, db: {image: postgres}}\n")
+    shown = subprocess.run(
+        [Path(sys.executable).with_name("harbor"), "run", "--path", tasks, "--agent", "oracle", "--jobs-dir", tmp_path / "jobs", *OURS],
+        capture_output=True, text=True, env={**ENV, "COLUMNS": "500"},
+    )  # fmt: skip
+    rows = [json.loads(path.read_text()) for path in (tmp_path / "jobs").glob("*/*/result.json")]
+    said = shown.stdout + shown.stderr + json.dumps(rows)
+    assert "a task of several containers needs Docker" in said
+
+
+@pytest.mark.slow
 def test_docker_gives_the_same_rewards(root: Root, tmp_path: Path) -> None:
     """The same tasks and deliveries, right and wrong ones, under a Docker engine of our own."""
     tasks = tmp_path / "tasks"
@@ -212,6 +225,98 @@ class TestHarborsAsOurs:
             box.terminal()
         with pytest.raises(SandboxError, match="no input"):
             box.exec("cat", stdin=b"x")
+
+
+OVER_DOCKER = """
+import json, sys, time
+from pathlib import Path
+from harbor.environments.docker.docker import DockerEnvironment
+from harbor.models.task.config import EnvironmentConfig
+from harbor.models.trial.paths import TrialPaths
+from misstep.sandbox import SandboxError, Unavailable
+from misstep.sandbox.harbor import HarborSandbox
+from misstep.sandbox.record import Recorder
+
+folder = Path(sys.argv[1])
+(folder / "environment").mkdir()
+(folder / "environment" / "Dockerfile").write_text("FROM misstep-base:bookworm\\nWORKDIR /app\\nRUN useradd agent\\n")
+compose = folder / "compose.yaml"
+compose.write_text("services: {main: {network_mode: none, stop_grace_period: 0s, build: {network: none}}}\\n")
+paths = TrialPaths(folder / "trial")
+paths.mkdir()
+environment = DockerEnvironment(
+    folder / "environment", "misstep-test", "misstep-test__1", paths, EnvironmentConfig(), extra_docker_compose=[compose]
+)
+box = HarborSandbox(environment, workdir="/app")
+box.start()
+said = {}
+try:
+    def told(name, done):
+        said[name] = [done.text, done.error_text, done.exit_code]
+    told("streams", box.exec("pwd; echo err >&2; exit 3", env={"A": "1"}))
+    told("merged", box.exec("echo 1; echo 2 >&2; echo 3", merge=True))
+    told("words", box.exec(["printf", "%s|", "a b", "$HOME", "*"]))
+    told("user", box.exec("id -un", user="agent"))
+    told("variable", box.exec("echo $A", env={"A": "x y"}))
+    done = box.exec("echo begun; sleep 60", timeout=1)
+    said["limit"] = [done.timed_out, done.exit_code, done.seconds < 20]
+    told("after", box.exec("echo alive"))
+    (folder / "file").write_text("there")
+    (folder / "tree" / "sub").mkdir(parents=True)
+    (folder / "tree" / "sub" / "f").write_text("deep")
+    box.upload(folder / "file", "/app/d/file")
+    box.upload(folder / "tree", "/app/tree")
+    box.download("/app/d", folder / "back")
+    box.download("/app/tree/sub/f", folder / "one")
+    said["files"] = [(folder / "back" / "file").read_text(), (folder / "one").read_text()]
+    shell = box.shell()
+    recorder = Recorder(shell, folder / "recording.jsonl", workdir="/app")
+    for command in ("cd /tmp; export V='x y'; echo in > f", "pwd; echo $V; cat f; (exit 4)", "tail -n 1 /etc/group | cut -d: -f1"):
+        recorder.run(command)
+    recorder.close()
+    shell.close()
+    for name, work in {"snapshot": box.snapshot, "session": box.end_session, "terminal": box.terminal}.items():
+        try:
+            work()
+        except Unavailable as error:
+            said[name] = str(error)
+finally:
+    box.stop()
+try:
+    box.exec("true")
+except SandboxError as error:
+    said["stopped"] = str(error)
+print("RESULT " + json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+def test_harbors_docker_as_ours(root: Root, tmp_path: Path) -> None:
+    """HarborSandbox over Harbor's real Docker environment; and what is recorded there is replayed in ours, exactly."""
+    from misstep.sandbox import replay, roots
+    from misstep.sandbox.bubblewrap import BubblewrapSandbox
+    from misstep.sandbox.record import read
+
+    command = [SCRIPTS / "with-dockerd", sys.executable, "-c", OVER_DOCKER, tmp_path]
+    run = subprocess.run(command, capture_output=True, text=True, env={**ENV, "MISSTEP_PYTHON": sys.executable})
+    if run.returncode == 77:
+        pytest.skip(run.stderr.strip().splitlines()[-1])
+    lines = [line for line in run.stdout.splitlines() if line.startswith("RESULT ")]
+    assert lines, run.stdout[-2000:] + run.stderr[-3000:]
+    said = json.loads(lines[0][7:])
+    assert said == {
+        "streams": ["/app\n", "err\n", 3], "merged": ["1\n2\n3\n", "", 0], "words": ["a b|$HOME|*|", "", 0],
+        "user": ["agent\n", "", 0], "variable": ["x y\n", "", 0], "limit": [True, 124, True], "after": ["alive\n", "", 0],
+        "files": ["there", "deep"],
+        "snapshot": said["snapshot"], "session": said["session"], "terminal": said["terminal"],
+        "stopped": "the sandbox is not running",
+    }  # fmt: skip
+    assert "branch by replay" in said["snapshot"] and "session" in said["session"] and "tmux" in said["terminal"]
+    from misstep.sandbox import image
+
+    made = image.build(tmp_path / "environment" / "Dockerfile", roots.find("base"))
+    prefix = replay.verify(read(tmp_path / "recording.jsonl"), lambda: BubblewrapSandbox(made))
+    assert [one.grade for one in prefix.compared] == ["exact"] * 3
 
 
 def test_a_called_off_wait_ends_the_command(root: Root, tmp_path: Path) -> None:

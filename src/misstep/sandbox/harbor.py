@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 try:
     from harbor.environments.base import BaseEnvironment, ExecResult
     from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
+    from harbor.models.trial.config import ResourceMode
 except ImportError as error:  # pragma: no cover
     raise ImportError("Harbor is not installed: pip install 'misstep[harbor]'") from error
 
@@ -67,10 +68,15 @@ class BubblewrapEnvironment(BaseEnvironment):
 
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
-        return EnvironmentResourceCapabilities(memory_limit=True, memory_request=True, cpu_request=True)
+        return EnvironmentResourceCapabilities(
+            memory_limit=True, memory_request=True, cpu_limit=True, cpu_request=True, fractional_cpus=True
+        )
 
     def _validate_definition(self) -> None:
         file = self.environment_dir / "Dockerfile"
+        for name in ("docker-compose.yaml", "docker-compose.yml"):
+            if (self.environment_dir / name).exists():
+                raise ValueError(f"{self.environment_dir / name}: a task of several containers needs Docker")
         if file.exists():
             return
         if self.task_env_config.docker_image is None:
@@ -110,8 +116,9 @@ class BubblewrapEnvironment(BaseEnvironment):
         self._sandbox = BubblewrapSandbox(
             root,
             limits=Limits(
-                memory_mb=self._effective_memory_mb,
+                memory_mb=self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT),
                 processes=4096,
+                cpus=self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT),
                 disk_mb=None,
                 file_mb=self._effective_storage_mb or 16384,
                 output_mb=256,
@@ -220,6 +227,8 @@ class HarborSandbox:
         self._force_build = force_build
         self._loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
+        self._merges = False
+        """The environment gives both streams as one (Docker's does)."""
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:
@@ -235,6 +244,8 @@ class HarborSandbox:
         except Exception as error:
             self._end_loop()
             raise SandboxError(f"the {self.environment.type()} environment did not start: {error}") from error
+        self._merges = False
+        self._merges = "apart" not in self.exec("echo apart >&2").error_text
 
     def exec(
         self,
@@ -250,7 +261,12 @@ class HarborSandbox:
         if stdin is not None:
             raise SandboxError("Harbor's environments give a command no input: upload a file")
         text = command if isinstance(command, str) else shlex.join(command)
-        text = f"{{ {text}\n}} 2>&1" if merge else text
+        mark = ""
+        if merge:
+            text = f"{{ {text}\n}} 2>&1"
+        elif self._merges:  # kept apart in a file, and told after a mark
+            mark, file = f"misstep-{os.urandom(8).hex()}", f"/tmp/.misstep-errors-{os.urandom(4).hex()}"
+            text = f"( {text}\n) 2> {file}\nmisstep=$?; printf %s {mark}; cat {file}; rm -f {file}; exit $misstep"
         began = self._loop.time()
         seconds = None if timeout is None else max(1, round(timeout))
         try:
@@ -263,6 +279,9 @@ class HarborSandbox:
             if "timed out" not in str(error) and not isinstance(error, TimeoutError):
                 raise SandboxError(str(error)) from error
             return Done(b"", b"", 124, self._loop.time() - began, timed_out=True)
+        if mark:
+            output, _, errors = (seen.stdout or "").rpartition(mark)
+            seen = ExecResult(stdout=output, stderr=errors, return_code=seen.return_code)
         out, err = ((part or "").encode("utf-8", "surrogateescape") for part in (seen.stdout, seen.stderr))
         return Done(out, err, seen.return_code, self._loop.time() - began)
 

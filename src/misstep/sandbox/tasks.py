@@ -79,7 +79,9 @@ class Task:
     def limits(self) -> Limits:
         """What task.toml gives it."""
         environment = self._section("environment")
-        return Limits(memory_mb=environment.get("memory_mb", 2048), seconds=self.agent_seconds)
+        return Limits(
+            memory_mb=environment.get("memory_mb", 2048), cpus=environment.get("cpus"), seconds=self.agent_seconds
+        )
 
     def environment(self, root: Root, images: Mapping[str, Root] | None = None) -> Root:
         """The task's own root, over the one that stands for its image."""
