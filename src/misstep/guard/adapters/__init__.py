@@ -34,6 +34,8 @@ class Guard:
     def __init__(self, session: str = "", agent: str = "") -> None:
         self.session = session or uuid.uuid4().hex
         self.agent = agent
+        self.cwd = ""
+        """Where calls run that do not say; '' is this process's own folder."""
         self.turns = 0
 
     def prompt(self, text: str) -> None:
@@ -43,7 +45,9 @@ class Guard:
 
     def before(self, id: str, tool: str, given: dict[str, Any], cwd: str = "") -> Answer:
         """A call is about to run."""
-        return self._send({"e": "before", "id": id, "tool": tool, "input": given, "cwd": cwd or os.getcwd()})
+        return self._send(
+            {"e": "before", "id": id, "tool": tool, "input": given, "cwd": cwd or self.cwd or os.getcwd()}
+        )
 
     def after(
         self,
@@ -58,7 +62,14 @@ class Guard:
     ) -> None:
         """A call's result is there. fault: one of `misstep.trajectory.FAULTS` where the result is not the agent's doing."""
         result = {"output": output, "exit": exit, "failed": failed, "fault": fault}
-        record = {"e": "after", "id": id, "tool": tool, "input": given, "cwd": cwd or os.getcwd(), "result": result}
+        record = {
+            "e": "after",
+            "id": id,
+            "tool": tool,
+            "input": given,
+            "cwd": cwd or self.cwd or os.getcwd(),
+            "result": result,
+        }
         self._send(record)
 
     def stop(self, message: str) -> str:
