@@ -54,6 +54,17 @@ _RECOVER = (
     r"values?|files?|sqlite3?|information|it|them|wal|\w+\.(?:db|sqlite3?|db3))\b"
     r"|\bfix (?:the |this |my |our |a )?(?:\w+ ){0,2}(?:databases?|sqlite3?|\w+\.(?:db|sqlite3?|db3))\b"
 )
+_LOG = r"\bwrite-ahead log\b|\b[\w.-]+-wal\b"
+_HURT = (
+    r"\b(?:corrupt(?:s|ed|ion)?|damag(?:e|es|ed)|malformed|truncat(?:es?|ed)|overwr(?:o|i)t(?:e|es|ten)|lost power|power (?:cut|loss)|"
+    r"crash(?:ed)?|disk failed|torn|scrambled)\b"
+)
+_ONLY_THERE = (
+    r"\bonly in (?:the |that |this |its )?(?:log|wal|write-ahead log|[\w.-]+-wal)\b"
+    r"|\b(?:is|are|as) evidence\b|\bthe only cop(?:y|ies)\b"
+)
+"""A damaged log that alone has what is asked for: recovery, whatever the task calls it."""
+_TALK = r"\W*(?:please )?(?:explain|describe|document|how|why|add|implement|review|fix)\b"
 _ABOUT_CODE = (
     r"\b(?:unit tests?|test cases?|function|method|class|feature|migrations?|schema change|endpoint|pull request|refactor|"
     r"error handling|documentation|codebase|connection pool)\b"
@@ -71,6 +82,20 @@ def _task(prompt: str) -> str | None:
         database, damage = said(around, _DATABASE), said(around, _DAMAGE)
         if database and damage and not re.search(_ABOUT_CODE, around, re.I):
             return joined(database, damage, recover)
+    return _only_in_the_log(everything)
+
+
+def _only_in_the_log(everything: list[str]) -> str | None:
+    for number, sentence in enumerate(everything):
+        only = said(sentence, _ONLY_THERE)
+        if only:
+            near = everything[max(0, number - 5) : number + 4]
+            around = "\n".join(near)
+            if any(re.match(_TALK, one, re.I) for one in near):
+                continue
+            log, hurt, database = said(around, _LOG), said(around, _HURT), said(around, _DATABASE)
+            if log and hurt and database and not re.search(_ABOUT_CODE, around, re.I):
+                return joined(log, hurt, only)
     return None
 
 

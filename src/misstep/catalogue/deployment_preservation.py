@@ -45,12 +45,10 @@ _GIT = (
     r"\bgit server\b|\bbare (?:git )?repo(?:sitory)?\b|\bpost-receive\b|\bgit (?:daemon|host(?:ing)?)\b|\bgit clone \S+@\S+"
     r"|\bgit remote\b.{0,40}\bserver\b|\bgit push \S+@\S+|\bgit repo(?:sitory)?\b.{0,60}\bover ssh\b"
 )
-_WEB = (
-    r"\bweb ?server\b|\bnginx\b|\bapache\b|\bhttpd\b|\bcaddy\b|\bhttps?://|\bweb ?(?:site|page|root)\b|\bover https?\b"
-)
+_WEB = r"\bweb ?server\b|\bnginx\b|\bapache\b|\bhttpd\b|\bcaddy\b|\bhttps?://|\bweb ?(?:site|page|root)\b|/(?:srv|var)/www\b|\bover https?\b"
 _PUBLISH = (
     r"\bpush(?:es|ed|ing)?\b.{0,120}\b(?:deploy(?:s|ed|ment)?|publish(?:es|ed)?|serv(?:e|es|ed)|visible|available|appears?|updates?|webserver|web server|live)\b"
-    r"|\b(?:deploy|publish|serve)(?:s|ed|ment)?\b.{0,120}\b(?:push(?:es|ed)?|branch(?:es)?|hook|repo(?:sitory)?|commits?)\b"
+    r"|\b(?:deploy|publish|serve)(?:e?s|ed|d|ment)?\b.{0,120}\b(?:push(?:es|ed)?|branch(?:es)?|hook|repo(?:sitory)?|commits?)\b"
     r"|\bpush(?:es|ed)?\b.{0,80}\bhttps?://"
 )
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/", "$(mktemp", "$TMP", "${TMP")

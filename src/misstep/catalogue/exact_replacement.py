@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 _MAP = (
     r"\b(?:replac(?:e|es|ed|ing|ement)|substitut(?:e|ed|ing|ion)|swap(?:ping)?)\b.{0,120}?\b(?:with|by|for|from|using|in|of)\b"
     r"|\b(?:allowed|permitted|listed|given|approved|provided) (?:synonyms?|replacements?|substitutions?|words?)\b"
+    r"|[`'\"][^`'\"\n]{1,60}[`'\"] (?:becomes?|turns into) [`'\"][^`'\"\n]{0,60}[`'\"]"
     r"|\bplaceholders?(?: values?)?\b|\breplacement (?:map|table|list|pairs?)\b|\bredact\b"
 )
 _PROTECTED = (
@@ -68,6 +69,7 @@ _PROTECTED = (
     r"|\b(?:do not|don['’]t|must not|without) (?:mak(?:e|ing) )?(?:any )?(?:(?:other|unnecessary|further|additional|unrelated) )+(?:changes?|edits?|modifications?)\b"
     r"|\bno (?:other|further|additional) (?:changes?|edits?|modifications?)\b"
     r"|\b(?:leave|keep|everything else|all other|the rest|rest of)\b.{0,60}\b(?:unchanged|untouched|intact|as (?:it|they) (?:is|are|was|were)|identical|exactly)\b"
+    r"|\b(?:everything|all|anything) else\b.{0,60}\bas it (?:is|was)\b|\bto the byte\b"
     r"|\bbyte[- ](?:for[- ]byte|identical)\b|\bwithout (?:changing|altering|touching|modifying) (?:any|the rest|anything|other)\b"
 )
 _SECRETS = r"\b(?:api[ -]?keys?|credentials?|secrets?|passwords?|access keys?|access tokens?|private keys?|tokens?)\b"

@@ -125,6 +125,13 @@ def _task(prompt: str) -> str | None:
                 return found
         found = said(
             sentence,
+            rf"\b(?:the|your|this|its?|both) (?:[\w-]+ ){{0,4}}?{_MODAL} (?!not\b)(?:still )?be (?:up and |left )?"
+            rf"(?:running|listening|reachable|accessible)\b.{{0,60}}?{_ADDRESS}",
+        )
+        if found and not re.search(_OTHER_USE, found, re.I):
+            return found
+        found = said(
+            sentence,
             rf"\bserv(?:e|ing) (?:it|them|this|these|the [\w-]+)(?: \w+)? (?:on|at|from|under|over) .{{0,30}}?{_ADDRESS}",
         )
         if found:
@@ -133,6 +140,7 @@ def _task(prompt: str) -> str | None:
             found = said(
                 sentence,
                 rf"\b(?:it|this|they|both) {_MODAL} (?!not\b).{{0,40}}?\b{_STATE}"
+                rf"|\bhave (?:it|them|both|(?:the |your |a )?{_NOUN}) (?:up and )?(?:running|listening)\b"
                 rf"|\b(?:leave|keep)s? (?:it|them|both|everything|(?:the |your |a )?{_NOUN})(?: \w+)? (?:running|up|listening|online|in the background)\b"
                 r"|\b(?:leave|leaving|left|keep|stay|stays|stay up and) running (?:after|when|until|once|so)\b",
             )
