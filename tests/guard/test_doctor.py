@@ -75,6 +75,17 @@ def test_a_portfolio_that_cannot_be_used_is_said(home: Path, monkeypatch: pytest
     assert f"BAD  0 policies of {home}/none.toml" in guard("doctor", code=1)
 
 
+def test_a_policy_whose_file_cannot_be_used_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard("install", "claude-code")
+    (home / "mine.py").write_text("1 / 0\n")
+    path = home / "p.toml"
+    path.write_text('[[policy]]\nid = "service-persistence"\n[[policy]]\nid = "mine"\nfile = "mine.py"\n')
+    monkeypatch.setenv("MISSTEP_PORTFOLIO", str(path))
+    told = guard("doctor", code=1)
+    assert f"ok   1 policies of {path}, mode enforce" in told
+    assert f"BAD  policy mine is put aside: policy mine: file: {home}/mine.py: ZeroDivisionError" in told
+
+
 def test_a_state_that_cannot_be_written_names_what_is_in_the_way(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guard("install", "claude-code")
     monkeypatch.delenv("MISSTEP_HOME")

@@ -41,9 +41,9 @@ class Finding:
 
 def general() -> list[Finding]:
     """What holds for every host: the mode, the portfolio, the guard's home. Each of them can keep all hooks silent."""
-    from .choice import chosen, load, mode_of, settings
+    from .choice import load_from, mode_of, settings, source
     from .health import notes
-    from .portfolio import PortfolioError
+    from .portfolio import PortfolioError, Watch
 
     found = [Finding(note.ok, note.what) for note in notes(str(Path.cwd()))]
     mode = mode_of(settings())
@@ -53,9 +53,12 @@ def general() -> list[Finding]:
     elif mode == "observe":
         found.append(Finding(None, f"the mode is observe ({setter}): hooks log what they would do, and do nothing"))
     try:
-        rules = load(settings()).rules
-        where = chosen(settings()) or "the catalogue"
-        found.append(Finding(bool(rules) or mode == "off", f"{len(rules)} policies of {where}, mode {mode}"))
+        where = source(settings(), str(Path.cwd()))
+        rules = load_from(where, settings(), Watch()).rules
+        acting = [rule for rule in rules if not rule.error]
+        words = f"{len(acting)} policies of {where.path or 'the catalogue'}, mode {mode}"
+        found.append(Finding(bool(acting) or mode == "off", words))
+        found += [Finding(False, f"policy {r.policy} is put aside: {r.error}") for r in rules if r.error]
     except PortfolioError as error:
         found.append(Finding(False, f"no policy acts: {error}"))
     home = Path(guard_home())
