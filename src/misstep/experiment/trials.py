@@ -60,9 +60,9 @@ class Work:
         return f"{self.slot.task.rpartition('/')[2][:32].rstrip('_-')}__{end}"
 
 
-OWN = {"simulated": (str,), "completion_confirmation": ("on", "off")}
+OWN: dict[str, tuple[str, ...]] = {"simulated": (), "completion_confirmation": ("on", "off")}
 """What `[agent.kwargs.misstep]` of a design may say: what stands for the model where there is none (every report says it),
-and whether terminus-2 asks by itself if the task is really complete."""
+and whether terminus-2 asks by itself if the task is really complete. () is any text."""
 
 
 def ours_of(panel: Panel) -> dict[str, Any]:
@@ -73,10 +73,8 @@ def ours_of(panel: Panel) -> dict[str, Any]:
     for key, value in found.items():
         if key not in OWN:
             raise RunError(f"agent.kwargs.misstep.{key}: unknown key (known: {', '.join(OWN)})")
-        if not isinstance(value, str) or (OWN[key] != (str,) and value not in OWN[key]):
-            raise RunError(
-                f"agent.kwargs.misstep.{key}: expected {'a text' if OWN[key] == (str,) else ' or '.join(OWN[key])}"
-            )
+        if not isinstance(value, str) or (OWN[key] and value not in OWN[key]):
+            raise RunError(f"agent.kwargs.misstep.{key}: expected {' or '.join(OWN[key]) or 'a text'}")
     return found
 
 
