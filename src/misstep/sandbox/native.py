@@ -28,6 +28,7 @@ _SHIFT = 1_879_048_192
 """Where the users of a sandbox begin when root starts it: far from every user of this machine."""
 _COUNT = 65_536
 _OLDEST = (0, 11)
+_COMPILER = "apt-get install gcc libc6-dev, or pip install ziglang"
 
 
 @dataclass(frozen=True)
@@ -104,23 +105,24 @@ def _helper(base: Path) -> Path:
     made = base / "bin" / f"init-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
     if made.exists():
         return made
-    compilers = [path for name in ("cc", "gcc", "musl-gcc", "clang") if (path := shutil.which(name))]
+    compilers = [[path] for name in ("cc", "gcc", "clang") if (path := shutil.which(name))]
+    if importlib.util.find_spec("ziglang"):
+        compilers.append([sys.executable, "-m", "ziglang", "cc", f"--target={platform.machine()}-linux-musl"])
     said = ""
     with tempfile.TemporaryDirectory(dir=base / "bin") as folder:
         for compiler in compilers:
             out = Path(folder, "init")
             run = subprocess.run(
-                [compiler, "-O2", "-static", "-s", "-o", str(out), str(source)], capture_output=True, text=True
+                [*compiler, "-O2", "-static", "-s", "-o", str(out), str(source)], capture_output=True, text=True
             )
             if run.returncode == 0:
                 out.replace(made)
                 return made
-            said = said or next((line for line in run.stderr.splitlines() if "error" in line or "cannot" in line), "")
+            lines = run.stderr.strip().splitlines() or [f"{Path(compiler[0]).name} ended with {run.returncode}"]
+            said = said or next((line for line in lines if "error" in line or "cannot" in line), lines[-1])
     if not compilers:
-        raise Unavailable(
-            "the sandbox's init is compiled once, and there is no C compiler: apt-get install gcc libc6-dev"
-        )
-    raise Unavailable(f"the sandbox's init could not be compiled ({said.strip()}): apt-get install gcc libc6-dev")
+        raise Unavailable(f"the sandbox's init is compiled once, and there is no C compiler: {_COMPILER}")
+    raise Unavailable(f"the sandbox's init could not be compiled ({said.strip()[:300]}): {_COMPILER}")
 
 
 def _version(path: str) -> tuple[int, ...]:
