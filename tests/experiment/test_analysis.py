@@ -251,6 +251,22 @@ def test_families_are_of_missteps_not_of_generic_nudges() -> None:
     assert (whole["always-verify", "all"].state, whole["always-verify", "all"].fired) == (1, 2)
 
 
+def test_what_no_record_tells_is_unknown_not_false() -> None:
+    attempts = [
+        one("t", "real", 1, eligible=("p",), state=("p",), behaviour={"p": True}),
+        one("t", "real", 2, eligible=("p",), behaviour={"p": None}, extra={"unrecorded": True}),
+        *cell("baseline", {"t": (0, 2)}, eligible=("p",), behaviour={"p": False}),
+    ]
+    found = analyse(attempts, primary=("real", "baseline"))
+    real = next(f for f in found.funnel if (f.arm, f.cohort) == ("real", "eligible"))
+    assert (real.attempts, real.told, real.state, real.known, real.behaviour) == (2, 1, 1, 1, 1)
+    stages = {s.stage: s.effect for s in found.stages}
+    assert stages["state"] is not None and stages["state"].mean == 1.0
+    assert stages["behaviour"] is not None and stages["behaviour"].mean == 1.0
+    (family,) = found.families
+    assert (family.arms[1].told, family.arms[1].state) == (1, 1)
+
+
 # -- the design and the plan ---------------------------------------------------------------------------------------------
 
 

@@ -469,6 +469,19 @@ def test_a_panel_that_changed_since_its_lock_is_refused(panel: Path, tmp_path: P
         export(copy, tmp_path / "out")
 
 
+def test_another_code_of_the_analysis_is_told(panel: Path, tmp_path: Path) -> None:
+    assert records.read(panel).notes == ()
+    copy = Path(shutil.copytree(panel, tmp_path / "panel"))
+    document = json.loads((copy / "lock.json").read_text())
+    document["analysis"]["sources"]["misstep/stats/exact.py"] = "0" * 64
+    (copy / "lock.json").write_text(json.dumps(document))
+    (note,) = records.read(copy).notes
+    assert note == "The code of the analysis changed since the panel was locked: misstep/stats/exact.py."
+    done = CliRunner().invoke(command, ["report", str(copy), "--html", str(tmp_path / "r.html")])
+    assert done.exit_code == 0 and "code of the analysis changed" in done.output
+    assert note in (tmp_path / "r.html").read_text()
+
+
 def test_commands(panel: Path, tmp_path: Path) -> None:
     run = CliRunner()
     done = run.invoke(command, ["export", str(panel), "--out", str(tmp_path / "out")])

@@ -25,6 +25,8 @@ class Records:
     plan: Plan | None
     source: Path
     """The file of attempts."""
+    notes: tuple[str, ...] = ()
+    """What a report has to say of the files, besides what the analysis says of the attempts."""
 
     def analyse(self, primary: tuple[str, str] | None = None, cohort: str | None = None) -> Analysis:
         """See `misstep.experiment.analysis.analyse`."""
@@ -43,16 +45,28 @@ def read(path: Path, design: Path | None = None) -> Records:
     """
     source = path / ATTEMPTS if path.is_dir() else path
     plan, given = None, None
+    notes: list[str] = []
     if path.is_dir() and not design and (path / locks.LOCK).exists():
         panel = locks.read(path)
         given, plan = panel.design, plan_of(panel)
+        notes += _changed(panel)
         if not source.exists():  # locked, and nothing has run
-            return Records((), given, plan, source)
+            return Records((), given, plan, source, tuple(notes))
     elif design or (path / locks.DESIGN).exists():
         given = Design.load(design or path / locks.DESIGN)
     if not source.exists():
         raise AttemptsError(f"{source}: no such file; expected a panel's folder or a file of attempts (JSONL)")
-    return Records(tuple(read_attempts(source)), given, plan, source)
+    return Records(tuple(read_attempts(source)), given, plan, source, tuple(notes))
+
+
+def _changed(panel: locks.Panel) -> list[str]:
+    """A sentence where the code of the analysis is not the one that was locked."""
+    kept, now = panel.lock["analysis"]["sources"], locks.analysis_sources()
+    changed = [name for name in sorted(kept.keys() | now.keys()) if kept.get(name) != now.get(name)]
+    if not changed:
+        return []
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return [f"The code of the analysis changed since the panel was locked: {changed[0]}{more}."]
 
 
 def plan_of(panel: locks.Panel) -> Plan:

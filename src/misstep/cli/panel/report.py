@@ -69,7 +69,7 @@ def command(
         from misstep.report.console import console
         from misstep.report.panel import terminal
 
-        terminal.show(console(), analysis.plain(), written)
+        terminal.show(console(), analysis.plain(), written, records.notes)
 
 
 def primary_of(given: str | None) -> tuple[str, str] | None:
@@ -108,7 +108,7 @@ def _write(records: Records, analysis: Analysis, html: str | None, json_: str | 
     if html:
         from misstep.report.panel import page
 
-        made.append((html, page.text(analysis.plain())))
+        made.append((html, page.text(analysis.plain(), records.notes)))
     if json_:
         made.append((json_, json.dumps(analysis.plain(), indent=1, allow_nan=False) + "\n"))
     if csv:

@@ -126,13 +126,15 @@ class InteractionResult:
 class Funnel:
     """Attempts of an arm by how far the registered chain went: state, fired, behaviour, pass (FIRE, Figure 3).
 
-    behaviour counts attempts whose marker holds among the `known` ones whose record tells.
+    state counts attempts among the `told` ones that have steps on record, behaviour those whose marker holds among the `known`
+    ones whose record tells.
     """
 
     arm: str
     cohort: str
     attempts: int
     state: int
+    told: int
     fired: int
     interventions: int
     behaviour: int

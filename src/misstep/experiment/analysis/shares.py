@@ -65,8 +65,10 @@ def _k(shares: list[Share], k: int, least: int) -> PassK:
     return PassK(k, *at, *hat)
 
 
-def state(attempt: Attempt) -> bool:
-    """X: some policy's predicate held. The generic nudges hold in every attempt: they are no state."""
+def state(attempt: Attempt) -> bool | None:
+    """X: some policy's predicate held. The generic nudges hold in every attempt: they are no state. None: no step is on record."""
+    if attempt.extra and attempt.extra.get("unrecorded"):
+        return None
     return bool(attempt.state) and any(name not in UNSCOPED for name in attempt.state)
 
 
@@ -110,6 +112,7 @@ def funnel(arm: str, cohort: str, rows: list[Row]) -> Funnel:
         cohort=cohort,
         attempts=through[1],
         state=held[0],
+        told=held[1],
         fired=acted[0],
         interventions=sum([a.nudges for row in rows for a in row.attempts if a.fired]),
         behaviour=shown[0],
@@ -133,6 +136,7 @@ def of_family(name: str, arm: str, rows: list[Row]) -> Funnel:
         cohort="",
         attempts=len(attempts),
         state=sum(any(family(p) == name for p in a.state) for a in attempts),
+        told=sum(state(a) is not None for a in attempts),
         fired=sum(n > 0 for n in nudges),
         interventions=sum(nudges),
         behaviour=shown.count(True),

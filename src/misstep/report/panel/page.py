@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -19,8 +19,8 @@ LISTED = 200
 """Rows of a list of names."""
 
 
-def text(analysis: Mapping[str, Any], version: str = misstep.__version__) -> str:
-    """The page of an analysis in its plain form. The same analysis gives the same bytes."""
+def text(analysis: Mapping[str, Any], notes: Iterable[str] = ()) -> str:
+    """The page of an analysis in its plain form; notes: sentences that stand with its limits. The same gives the same bytes."""
     shown: dict[str, Any] = _safe(analysis)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("misstep.report"),
@@ -35,7 +35,8 @@ def text(analysis: Mapping[str, Any], version: str = misstep.__version__) -> str
     planned = [one for one in shown["contrasts"] if one["role"] != "described"]
     return environment.get_template("panel.html.j2").render(
         a=shown,
-        version=version,
+        version=misstep.__version__,
+        notes=[printable(one) for one in notes],
         style=Markup(style),
         style_hash="sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         cohort=cohort,

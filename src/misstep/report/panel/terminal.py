@@ -17,8 +17,8 @@ NAMES = 12
 """Names of tasks that are listed."""
 
 
-def show(out: Console, analysis: Mapping[str, Any], written: Iterable[str] = ()) -> None:
-    """Print an analysis in its plain form."""
+def show(out: Console, analysis: Mapping[str, Any], written: Iterable[str] = (), notes: Iterable[str] = ()) -> None:
+    """Print an analysis in its plain form. notes: sentences that stand with its limits."""
     cohort = n.chosen(analysis)
     planned = [one for one in analysis["contrasts"] if one["role"] != "described"]
     _head(out, analysis)
@@ -35,7 +35,7 @@ def show(out: Console, analysis: Mapping[str, Any], written: Iterable[str] = ())
     _ends(out, analysis)
     _spend(out, analysis)
     _checks(out, analysis)
-    _limits(out, analysis)
+    _limits(out, [*notes, *(one["text"] for one in analysis["limits"])])
     out.print()
     for name in written:
         out.print(Text.assemble("  Written  ", (one_line(name, 400), "command")), soft_wrap=True)
@@ -178,7 +178,7 @@ def _ks(out: Console, a: Mapping[str, Any], cohort: str) -> None:
 def _stage_row(one: Mapping[str, Any]) -> list[str]:
     whole = one["attempts"]
     return [
-        n.share(one["state"], whole),
+        n.share(one["state"], one["told"]),
         n.share(one["fired"], whole),
         n.share(one["behaviour"], one["known"]),
         n.share(one["passed"], whole),
@@ -276,8 +276,8 @@ def _checks(out: Console, a: Mapping[str, Any]) -> None:
     _table(out, "Sensitivity: other models of the primary contrast", heads, rows)
 
 
-def _limits(out: Console, a: Mapping[str, Any]) -> None:
-    if a["limits"]:
+def _limits(out: Console, texts: Sequence[str]) -> None:
+    if texts:
         out.print(Text("\n  What this panel cannot say", "heading"))
-        for one in a["limits"]:
-            _wrapped(out, one["text"], "unsure", lead="    · ")
+        for text in texts:
+            _wrapped(out, text, "unsure", lead="    · ")
