@@ -7,7 +7,9 @@ any model. Since the rule is known, so is the effect: the panel has to find it, 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -197,3 +199,32 @@ def test_what_it_costs(whole: Whole) -> None:
         f"{whole.outcome.recorded} attempts in {whole.outcome.seconds:.0f} s, {each:.2f} s for each; of it ours {whole.outcome.overhead:.3f} s"
     )
     assert whole.outcome.overhead < 0.5
+
+
+def test_the_same_under_docker() -> None:
+    """The small form of it in real containers, with the runtime mounted: where a Docker engine can be started."""
+    if not sorted(
+        (HERE.parents[1] / ".clis").glob("codex-0.146*/node_modules/@openai/codex-linux-*/vendor/*/bin/codex")
+    ):
+        pytest.skip("Codex is not installed: scripts/install-clis has not run")
+    scripts = HERE.parents[1] / "scripts"
+    words = [
+        scripts / "with-dockerd",
+        sys.executable,
+        scripts / "proof-panel",
+        "--docker",
+        "--services",
+        "1",
+        "--others",
+        "1",
+    ]
+    with TemporaryDirectory(prefix="misstep-test-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
+        words += ["--attempts", "1", "--arms", "real,sham,baseline", "--out", f"{folder}/proof"]
+        env = {**os.environ, "MISSTEP_PYTHON": sys.executable}
+        run = subprocess.run(words, capture_output=True, text=True, env=env, timeout=600, check=False)
+    if run.returncode == 77:
+        pytest.skip(run.stderr.strip())
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = json.loads(run.stdout)
+    assert (found["attempts"], found["slots"], len(found["replaced"])) == (7, 6, 1)
+    assert found["fired"] == {"real": 1, "sham": 1, "baseline": 0} and found["otherwise_than_the_rule"] == []
