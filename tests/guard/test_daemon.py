@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,8 +31,8 @@ def served(hooks: Hooks) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def started(hooks: Hooks) -> subprocess.Popen[bytes]:
-    code = f"import sys; sys.path.append({str(SRC)!r}); from misstep.guard.daemon import serve; serve()"
+def started(hooks: Hooks, source: Path = SRC) -> subprocess.Popen[bytes]:
+    code = f"import sys; sys.path.append({str(source)!r}); from misstep.guard.daemon import serve; serve()"
     process = subprocess.Popen([PYTHON, "-I", "-S", "-c", code], env=hooks.env, stdin=subprocess.DEVNULL)
     path = hooks.home / "state" / "guard" / "daemon"
     for _ in range(200):
@@ -135,20 +136,47 @@ def test_a_daemon_that_breaks_off(hooks: Hooks, reply: bytes | None) -> None:
 
 
 def test_it_ends_when_a_source_changes(hooks: Hooks, tmp_path: Path) -> None:
-    source = tmp_path / "mine.py"
-    text = (Path(__file__).parent / "policies" / "plain.py").read_text()
-    source.write_text(text)
-    hooks.use([{**rule, "module": str(source)} for rule in plain_rules("deny-first")])
-    process = started(hooks)
+    hooks.use(plain_rules())
+    source = tmp_path / "src"
+    shutil.copytree(
+        SRC / "misstep", source / "misstep", ignore=shutil.ignore_patterns("__pycache__", "data", "*.json*")
+    )
+    process = started(hooks, source)
     try:
         hooks.prompt("Go.")
         assert hooks.call("remove")["permissionDecisionReason"] == "First denial."
-        source.write_text(text.replace("First denial.", "Other words."))
-        assert hooks.call("remove")["permissionDecisionReason"] == "Other words."
+        with (source / "misstep" / "guard" / "engine.py").open("a") as file:
+            file.write("\n")
+        assert hooks.call("remove")["permissionDecisionReason"] == "First denial."
         assert process.wait(10) == 0
     finally:
         process.kill()
+        process.wait()
     assert not (hooks.home / "state" / "guard" / "daemon").exists()
+
+
+def test_a_users_own_policy_is_run_as_it_is_now(hooks: Hooks, tmp_path: Path) -> None:
+    """Itself, and what it imports."""
+    source, near = tmp_path / "mine.py", tmp_path / "near.py"
+    future = "from __future__ import annotations\n"
+    head = f"{future}import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport near\n"
+    text = (Path(__file__).parent / "policies" / "plain.py").read_text().replace(future, head)
+    text = text.replace('"First denial."', "near.WORDS")
+    source.write_text(text)
+    near.write_text('WORDS = "Near."\n')
+    hooks.use([{**rule, "module": str(source)} for rule in plain_rules("deny-first", "deny-second")])
+    process = started(hooks)
+    try:
+        hooks.prompt("Go.")
+        assert hooks.call("remove")["permissionDecisionReason"] == "Near."
+        near.write_text('WORDS = "Nearer."\n')
+        assert hooks.call("remove")["permissionDecisionReason"] == "Nearer."
+        source.write_text(text.replace("near.WORDS", '"Other words."'))
+        assert hooks.call("remove")["permissionDecisionReason"] == "Other words."
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_policy_that_does_not_end_does_not_hold_the_others_up(hooks: Hooks) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import py_compile
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from misstep.cli import guard, policies
 from misstep.guard import trust
 
 from .conftest import POLICIES, Hooks
+from .test_daemon import started
 
 PORTFOLIO = '[[policy]]\nid = "plain/tell-one"\nfile = "mine.py"\n'
 HEAD = "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n"
@@ -97,7 +99,7 @@ def test_any_change_in_the_folder_ends_the_trust(hooks: Hooks, project: Path, fi
     why = f"{project}/.misstep/{file} {how} since it was trusted"
     assert f"Warning: Repository's policies: {portfolio}: not run: {why}" in status
     assert f"`misstep policies trust {project}`" in status
-    if how != "is gone":
+    if how != "is gone" and file != "helper.so":
         run(policies.command, "trust")
         assert said(hooks, project, "three") == "Helping."
 
@@ -191,3 +193,23 @@ def test_a_session_keeps_the_policies_of_the_folder_that_it_began_in(hooks: Hook
     hooks.call("ls", "c", session="one", cwd="/")
     assert hooks.log("one")[-1]["rows"][0]["used"] == 1
     assert not [line for line in hooks.log("one") if line.get("e") == "portfolio"]
+
+
+@pytest.mark.parametrize("how", ["hook", "daemon"])
+def test_modules_of_the_same_name_in_two_repositories(hooks: Hooks, project: Path, home: Path, how: str) -> None:
+    other = home / "other"
+    shutil.copytree(project, other)
+    (other / ".misstep" / "helper.py").write_text('WORDS = "Others."\n')
+    for folder in (project, other):
+        run(policies.command, "trust", str(folder))
+    process = started(hooks) if how == "daemon" else None
+    try:
+        for turn in range(2):
+            assert said(hooks, project, f"one{turn}") == "Helping."
+            assert said(hooks, other, f"two{turn}") == "Others."
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+    for image in (home / "state" / "guard").glob("image-*"):
+        assert b"helper.py" not in image.read_bytes()

@@ -224,7 +224,7 @@ class _Policies:
         self.watch = watch = Marked(self.session.folder)
         watch.aside.update(broken)
         if self.alone:
-            watch.catch_exits()
+            watch.alone()
         watch.knows = self.clock.mind()
         return watch
 

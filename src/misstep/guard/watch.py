@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import posix
+import sys
 
 from .portfolio import Watch
 
@@ -24,13 +25,15 @@ class Left(BaseException):
 class Marked(Watch):
     """A watch that outlives the process, in one file of a session's folder. To be used under the session's lock."""
 
-    __slots__ = ("_fd", "_pid", "_strikes")
+    __slots__ = ("_fd", "_modules", "_path", "_pid", "_strikes")
 
     def __init__(self, folder: str) -> None:
         super().__init__()
         self._fd = -1
         self._strikes: dict[str, int] = {}
         self._pid = os.getpid()
+        self._modules: set[str] | None = None
+        self._path: list[str] = []
         try:
             self._fd = os.open(folder + "/asking", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             count, _, name = os.pread(self._fd, 4096, 0).decode("utf-8", "replace").partition(" ")
@@ -41,8 +44,9 @@ class Marked(Watch):
             if int(count) >= STRIKES:
                 self.aside[name] = f"{name}: the process ended in its code, {count} times after one another"
 
-    def catch_exits(self) -> None:
-        """From here on `os._exit` in a policy's code is an error of that policy. Only where the process is ours alone."""
+    def alone(self) -> None:
+        """The process is ours: `os._exit` in a policy's code is an error of that policy, and what it imports stays its own."""
+        self._modules, self._path = set(sys.modules), list(sys.path)
         os._exit = posix._exit = self._leave  # type: ignore[assignment]
 
     def _leave(self, status: int = 0) -> None:
@@ -76,6 +80,22 @@ class Marked(Watch):
     def close(self) -> None:
         """Everybody whose code ran came back."""
         os._exit = posix._exit = _EXIT
+        if self._modules is not None:
+            _forget(self._modules)
+            sys.path[:] = self._path
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _forget(known: set[str]) -> None:
+    """Forget modules that are neither the standard library's nor ours.
+
+    The next question may be about policies of another repository, with other modules of the same names; and an image must
+    not hold what was trusted once.
+    """
+    library = os.path.dirname(os.__file__) + "/"
+    for name in [n for n in sys.modules if n not in known and not n.startswith("misstep.")]:
+        path = getattr(sys.modules[name], "__file__", None)
+        if isinstance(path, str) and not path.startswith(library):
+            del sys.modules[name]
