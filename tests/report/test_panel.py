@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from misstep.cli.panel import command
-from misstep.experiment import Attempt, write_attempts
+from misstep.experiment import Attempt, read_attempts, write_attempts
 from misstep.experiment.analysis import Analysis, analyse
 from misstep.report.console import console
 from misstep.report.panel import numbers, page, plots, terminal
@@ -385,3 +385,12 @@ def test_what_cannot_be_done_is_one_line(tmp_path: Path, args, says) -> None:
     assert done.exit_code == 2 and says in done.output, done.output
     assert (tmp_path / "attempts.jsonl").read_bytes() == before
     assert re.match(r"Error: [^\n]*\n$", done.output)
+
+
+def test_the_example_is_what_its_rule_draws(tmp_path: Path) -> None:
+    import runpy
+
+    folder = Path(__file__).resolve().parents[2] / "examples" / "panel"
+    made = runpy.run_path(str(folder / "make.py"))["attempts"]()
+    assert read_attempts(folder / "attempts.jsonl") == made
+    assert analyse(made).simulated == "attempts drawn from a stated rule, no agent ran"

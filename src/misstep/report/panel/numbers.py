@@ -82,7 +82,9 @@ def share(part: int, whole: int) -> str:
 
 def amount(value: float | None, measure: str, plus: bool = False) -> str:
     """A measure: cents of dollars, seconds, whole tokens."""
-    digits = {"cost_usd": 2, "seconds": 0, "steps": 1}.get(measure, 0)
+    digits = {"cost_usd": 2, "steps": 1}.get(measure, 0)
+    if measure == "steps" and value is not None and abs(value) >= 1000:
+        digits = 0
     if value is not None and measure == "cost_usd" and 0 < abs(value) < 0.1:
         digits = 4
     return number(value, digits, plus)

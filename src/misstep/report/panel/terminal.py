@@ -271,7 +271,16 @@ def _checks(out: Console, a: Mapping[str, Any]) -> None:
         odds = n.number(one["odds_ratio"], 2)
         ends = n.NONE if one["odds_low"] is None else f"{one['odds_low']:.2f} to {one['odds_high']:.2f}"
         label = n.METHODS.get(one["method"], one["method"])
-        rows.append([label, odds, ends, n.signed(one["difference"]), n.p_text(one["p"]), one["why"]])
+        rows.append(
+            [
+                label,
+                odds,
+                ends,
+                n.signed(one["difference"]),
+                n.p_text(one["p"]),
+                "" if one["odds_ratio"] else one["why"],
+            ]
+        )
     heads = ["", "odds ratio", "95 % interval", "points", "p", ""]
     _table(out, "Sensitivity: other models of the primary contrast", heads, rows)
 
