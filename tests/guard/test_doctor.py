@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from misstep.cli.guard import command
-from misstep.guard.hosts import NAMES
+from misstep.guard.hosts import NAMES, host
 
 from .agents import Agent
 from .conftest import Hooks
@@ -110,12 +110,19 @@ def test_a_file_is_listed_once_in_the_home(home: Path, name: str, monkeypatch: p
     assert len(told) <= 2 - (name not in ("opencode", "copilot-cli", "pi")), told
 
 
-def test_both_scopes_are_said(home: Path) -> None:
-    guard("install", "claude-code")
-    guard("install", "claude-code", "--scope", "project")
-    told = guard("doctor")
+@pytest.mark.parametrize("name", NAMES)
+def test_both_scopes_are_said_where_events_come_twice(home: Path, name: str) -> None:
+    """As the real programs do, see test_an_event_comes_as_often_as_is_said."""
+    mark = {"claude-code": "", "qwen-code": "", "gemini-cli": "", "copilot-cli": "?   ", "cursor": "?   "}.get(
+        name, "BAD "
+    )
+    assert "It is installed for" not in guard("install", name)
+    told = guard("install", name, "--scope", "project")
+    assert ("It is installed for the user too" in told) == bool(mark)
+    told = guard("doctor", code=1 if mark == "BAD " else 0)
     assert told.count("installed: yes") == 2 and told.count("canary: the hook ran") == 1
-    assert "?    installed for the user and for the project" in told
+    assert (f"{mark} installed for the user and for the project" in told) == bool(mark)
+    assert ("installed for the user and" in told) == bool(mark)
 
 
 @pytest.mark.parametrize(
@@ -193,10 +200,9 @@ REAL = {
 
 
 def real(name: str, folder: Path) -> Agent:
-    host, version = REAL[name]
-    agent = Agent(host, version, folder)
+    agent = Agent(*REAL[name], folder)
     (folder / "bin").mkdir()
-    (folder / "bin" / PROGRAMS.get(host, host)).symlink_to(agent.program)
+    (folder / "bin" / PROGRAMS.get(agent.host, agent.host)).symlink_to(agent.program)
     node = agent.program.parent  # a newer node than others need lies beside the program
     agent.env["PATH"] = f"{folder / 'bin'}:{node}:{os.environ['PATH']}"
     return agent
@@ -259,5 +265,25 @@ def test_a_feature_that_is_off_in_the_real_codex(name: str, tmp_path: Path) -> N
         config.write_text(config.read_text() + "\n[features]\nhooks = false\n")
         told = agent.guard("doctor", "codex", check=False)
         assert told.returncode == 1 and "features.hooks is false: no hook runs" in told.stdout, told.stdout
+    finally:
+        agent.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in REAL if name != "codex-0.146"])
+def test_an_event_comes_as_often_as_is_said(name: str, tmp_path: Path) -> None:
+    agent = real(name, tmp_path)
+    try:
+        agent.install()
+        agent.guard("install", agent.host, "--scope", "project", *(["--trust"] if agent.host == "codex" else []))
+        if agent.host == "codex":
+            config = agent.folder / "config.toml"
+            project = f'[projects."{os.path.realpath(agent.work)}"]\ntrust_level = "trusted"\n'
+            config.write_text(config.read_text() + project)
+        if agent.host == "pi":
+            (agent.folder / "trust.json").write_text(json.dumps({os.path.realpath(agent.work): True}))
+        agent.run("List the files.", [{"run": "ls"}, {"say": "Done."}])
+        prompts = sum(line.get("e") == "prompt" for line in agent.log())
+        assert prompts == (1 if host(agent.host).ONCE else 2)
     finally:
         agent.close()

@@ -92,8 +92,11 @@ def examine(name: str, project: Path, asked: bool = True, live: bool = False) ->
         what = f"{config_file(name, scope, project)}: installed: {how[scope]}{advice}"
         found.append(Finding(how[scope] == "yes", what))
     if len(here) > 1:
-        words = "hosts that run both tell each event twice. `misstep guard uninstall` one of them"
-        found.append(Finding(None, f"installed for the user and for the project: {words}"))
+        once = getattr(host(name), "ONCE", None)
+        if once is not True:
+            twice = "which gives each event twice" if once is False else "which may give each event twice"
+            advice = f"`misstep guard uninstall {name}`, with --scope project for the project's"
+            found.append(Finding(once, f"installed for the user and for the project, {twice}: {advice}"))
     found.append(_canary(name))
     found += _switched_off(name, program, project)
     if name == "codex":

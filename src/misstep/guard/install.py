@@ -160,7 +160,7 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
         if before is not None and MARK.encode() not in before:
             raise InstallError(f"{path} is there and is not ours")
         made = Plan([Change(path, before, adapter.whole_file(command(name)).encode())])
-        made.notes += _project_note(adapter, scope)
+        made.notes += [*_project_note(adapter, scope), *_twice_note(adapter, scope, where)]
         return made
     text = text_of(path, before)
     if hasattr(adapter, "entry") and text.strip() == "{}":
@@ -182,7 +182,7 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
     plan = Plan([Change(path, before, text.encode())])
     if not getattr(adapter, "TRIED", True):
         plan.notes.append(f"{name} is served by its published contract; it was not tried with the real program")
-    plan.notes += _project_note(adapter, scope)
+    plan.notes += [*_project_note(adapter, scope), *_twice_note(adapter, scope, where)]
     if hasattr(adapter, "plan_trust"):
         adapter.plan_trust(plan, path, text, trust, scope, where)
     return plan
@@ -191,6 +191,20 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
 def _project_note(adapter: Any, scope: str) -> list[str]:
     note = getattr(adapter, "PROJECT_NOTE", "")
     return [note] if note and scope == "project" else []
+
+
+def _twice_note(adapter: Any, scope: str, project: Path) -> list[str]:
+    """What to know where the guard is in the other scope too."""
+    other = "user" if scope == "project" else "project"
+    if getattr(adapter, "ONCE", False) or len(scopes(adapter.NAME, project)) < 2:
+        return []
+    try:
+        if installed(adapter.NAME, other, project) == "no":
+            return []
+    except InstallError:
+        return []
+    words = f"with both, {adapter.NAME} gives each event twice, and limits run out too soon"
+    return [f"It is installed for the {other} too: {words}. `misstep guard uninstall {adapter.NAME} --scope {other}`"]
 
 
 def plan_uninstall(name: str, scope: str = "user", project: Path | None = None) -> Plan:

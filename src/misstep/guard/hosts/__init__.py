@@ -7,6 +7,7 @@ A host module has, for the hook process,
 * `LATE_TEXT: bool`: a text at a call can only be given with the call's result: `late(text, payload) -> str`;
 * `EVENTS`, `CONFIG`, `TIMEOUT_UNIT` (of a second), `NAMED` (a handler has a name): what an installation writes, and where;
 * `whole_file(command)`, optional: the installation is a file of its own;
+* `ONCE`, as tried: whether an event comes once where the guard is in the user's and in the project's settings;
 * `PROJECT_NOTE`, optional: what a person has to do before the host runs the hooks of a project;
 * `entry(command, seconds)`, optional: an entry of its settings where it has not Claude's form; `PROJECT`, `TRIED`;
 * `exits(reading, results) -> dict[str, int | None]`, optional: exit statuses of earlier results, from the host's transcript.

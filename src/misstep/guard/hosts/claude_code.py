@@ -30,6 +30,7 @@ CONFIG = ("CLAUDE_CONFIG_DIR", "~/.claude", "settings.json")
 """The variable that names the folder, the folder, and the file that holds the hooks."""
 TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
+ONCE = True
 
 _MEANT = ("No matches found", "Files differ", "Condition is false", "Some directories were inaccessible")
 _REFUSED = ("The user doesn't want to", "Permission ", "User rejected", "Claude requested permissions", "PreToolUse:")

@@ -24,6 +24,7 @@ CONFIG = ("CODEX_HOME", "~/.codex", "hooks.json")
 """The variable that names the folder, the folder, and the file that holds the hooks."""
 TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
+ONCE = False
 SHELL = "exec_command"
 """Hooks call it Bash, as Claude Code calls its shell, which does not yield."""
 TAIL = 1 << 20

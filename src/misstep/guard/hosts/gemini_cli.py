@@ -22,6 +22,7 @@ CONFIG = ("", "~/.gemini", "settings.json")
 """The variable that names the folder, the folder, and the file that holds the hooks."""
 TIMEOUT_UNIT, NAMED = 1000, True
 LATE_TEXT = True
+ONCE = True
 PROJECT_NOTE = (
     "Gemini CLI runs the hooks of a project only in a folder that it trusts: /permissions there, or "
     "the question that it asks at its start."

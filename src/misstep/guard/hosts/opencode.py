@@ -20,6 +20,7 @@ EVENTS = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionStart
 CONFIG = ("OPENCODE_CONFIG_DIR", "~/.config/opencode", "plugin/misstep-guard.js")
 PROJECT = ".opencode/plugin/misstep-guard.js"
 LATE_TEXT = False
+ONCE = False
 
 PLUGIN = """export const MisstepGuard = async ({ client, directory }) => {
   const late = new Map()

@@ -20,6 +20,7 @@ EVENTS = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionStart
 CONFIG = ("PI_CODING_AGENT_DIR", "~/.pi/agent", "extensions/misstep-guard.ts")
 PROJECT = ".pi/extensions/misstep-guard.ts"
 LATE_TEXT = False
+ONCE = False
 PROJECT_NOTE = (
     "Pi loads the extensions of a project only where it trusts the project: open `pi` there once and say /trust."
 )

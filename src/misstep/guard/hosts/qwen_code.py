@@ -21,6 +21,7 @@ CONFIG = ("", "~/.qwen", "settings.json")
 """The variable that names the folder, the folder, and the file that holds the hooks."""
 TIMEOUT_UNIT, NAMED = 1, True
 LATE_TEXT = True
+ONCE = True
 PROJECT_NOTE = (
     "Qwen Code runs the hooks of a project only in a folder that it trusts (where its setting for folder trust is on)."
 )
