@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from misstep.cli.guard import command as guard
 from misstep.cli.policies import command
 
 from .conftest import POLICIES, Hooks
@@ -214,3 +215,22 @@ def test_propose(home: Path) -> None:
     assert "examples of 1 missteps" in CliRunner().invoke(command, ["test", "drafts/look_first.py"]).output
     assert "does not occur" in policies("propose", "blind-edit", str(SESSIONS / "codex"), code=2).output
     assert "no misstep 'nothing'" in policies("propose", "nothing", str(SESSIONS), code=2).output
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(0)", "import sys; sys.exit()", "1 / 0"])
+def test_a_file_that_ends_the_program_is_an_error(home: Path, code: str) -> None:
+    """Else a policy that leaves with 0 would pass its tests."""
+    (home / "bad.py").write_text(code + "\n")
+    (home / "bad.toml").write_text('[[policy]]\nid = "bad"\nfile = "bad.py"\n')
+    (home / "bad.json").write_text(
+        json.dumps({"v": 1, "rules": [{"policy": "b", "misstep": "b", "module": f"{home}/bad.py"}]})
+    )
+    said = "SystemExit" if "0" not in code or "Exit" in code else "ZeroDivisionError"
+    assert f"Error: bad.py: {said}" in policies("test", "bad.py", code=2).output
+    assert f"{home}/bad.py: {said}" in policies("freeze", "bad.toml", code=2).output
+    for name in ("bad.toml", "bad.json"):
+        done = CliRunner().invoke(guard, ["use", name])
+        assert done.exit_code == 2 and "bad.py" in done.output and done.output.count("\n") == 1, done.output
+    (home / "tasks").mkdir()
+    (home / "tasks" / "one.txt").write_text("Go.")
+    assert "bad.py" in policies("audit", "tasks", "--portfolio", "bad.json", code=2).output

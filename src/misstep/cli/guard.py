@@ -127,7 +127,7 @@ def use(portfolio: str | None) -> None:
     for rule in made.rules:
         try:
             known = [policy.id for policy in made.misstep(rule).policies]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise Failure(f"{path}: policy {rule.policy}: {rule.module} cannot be used: {error}") from error
         if rule.policy not in known:
             raise Failure(f"{path}: policy {rule.policy}: {rule.module} has no such policy ({', '.join(known)})")

@@ -81,7 +81,7 @@ def _policy(portfolio: Portfolio, rule: Any) -> tuple[Misstep, Any]:
         return misstep, next(p for p in misstep.policies if p.id == rule.policy)
     except StopIteration:
         raise PortfolioError(f"{rule.module} has no policy {rule.policy}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PortfolioError(f"{rule.module}: {type(error).__name__}: {error}") from None
 
 
@@ -171,7 +171,7 @@ def missteps_in(path: Path) -> list[Misstep]:
     """The missteps that a Python file defines. Raises PortfolioError."""
     try:
         module = module_of(str(path.resolve()))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PortfolioError(f"{path}: {type(error).__name__}: {error}") from None
     found = [
         value()
