@@ -301,14 +301,18 @@ class Hand(BaseInstalledAgent):
     def populate_context_post_run(self, context: Any) -> None: ...
 
 
-def small_task(into: Path, name: str, instruction: str, test: str = "[ -e /app/done ]", *, reward: bool = True) -> Path:
+def small_task(
+    into: Path, name: str, instruction: str, test: str = "[ -e /app/done ]", *, reward: bool = True, user: str = ""
+) -> Path:
     """A task whose verifier looks for a file. Without `reward` its verifier says nothing."""
     path = into / name
     for folder in ("environment", "tests"):
         (path / folder).mkdir(parents=True)
     (path / "instruction.md").write_text(instruction)
     (path / "task.toml").write_text(
-        'schema_version = "1.4"\n[agent]\ntimeout_sec = 60\n[verifier]\ntimeout_sec = 60\n'
+        'schema_version = "1.4"\n[agent]\ntimeout_sec = 60\n'
+        + (f"user = {user}\n" if user else "")
+        + "[verifier]\ntimeout_sec = 60\n"
         '[environment]\nnetwork_mode = "no-network"\nmemory_mb = 512\n'
     )
     (path / "environment/Dockerfile").write_text("FROM misstep-base:bookworm\nWORKDIR /app\n")

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])")
 
-from misstep.experiment import Attempt, fair, lock, read_attempts
+from misstep.experiment import Attempt, fair, lock, read_attempts, trials
 from misstep.experiment.archive import Archive, ArchiveError, read_lineage
 from misstep.experiment.design import Design
 from misstep.experiment.progress import status_of
@@ -50,8 +50,9 @@ class Made:
         (folder / "tasks").mkdir()
         self.folder = folder / "panel"
 
-    def task(self, name: str, instruction: str, test: str = "[ -e /app/done ]", *, reward: bool = True) -> None:
-        self.scripted.small_task(self.base / "tasks", name, instruction, test, reward=reward)
+    def task(self, name: str, instruction: str, **given: Any) -> Path:
+        path: Path = self.scripted.small_task(self.base / "tasks", name, instruction, **given)
+        return path
 
     def lock(self, **given: Any) -> None:
         path = self.scripted.hand_design(self.base, **given)
@@ -125,24 +126,21 @@ def test_what_is_no_observation_is_replaced_after_every_original(made: Made) -> 
     made.task("well", PASS)
     made.task("silent", PASS, reward=False)
     made.task("raises", PASS + "! raise\n")
-    made.task("unbuilt", PASS)
-    made.lock(arms=("baseline", "real"), concurrency=1, candidates=2)
-    dockerfile = made.base / "tasks/unbuilt/environment/Dockerfile"
-    text = dockerfile.read_text()
-    dockerfile.write_text(text + "RUN false\n")
-    (made.base / "panel").rename(made.base / "former")
+    with (made.task("unbuilt", PASS) / "environment/Dockerfile").open("a") as file:
+        file.write("RUN false\n")
+    (made.task("unreadable", PASS) / "task.toml").write_text("[agent]\ntimeout_sec = 'long'\n")
     made.lock(arms=("baseline", "real"), concurrency=1, candidates=2)
     outcome = Runner(made.folder).run()
-    assert outcome.recorded == 14  # 8 originals, and one more of each of 6
+    assert outcome.recorded == 18  # 10 originals, and one more of each of 8
     rows = made.attempts()
-    assert [a.candidate for a in rows] == [1] * 8 + [2] * 6
+    assert [a.candidate for a in rows] == [1] * 10 + [2] * 8
     assert {a.termination for a in rows if a.task == "well"} == {"pass"}
     others = [a for a in rows if a.task != "well"]
     assert all(not fair(a) and a.passed is None and a.fault for a in others), [(a.task, a.termination) for a in others]
     by_slot = [(d["slot"][0] == "well", d["candidate"], d["decision"]) for d in made.lineage()]
-    assert Counter(by_slot) == {(True, 1, "kept"): 2, (False, 1, "replaced"): 6, (False, 2, "exhausted"): 6}
+    assert Counter(by_slot) == {(True, 1, "kept"): 2, (False, 1, "replaced"): 8, (False, 2, "exhausted"): 8}
     found = status_of(made.folder)
-    assert (found.settled, found.observed, found.exhausted) == (8, 2, 6)
+    assert (found.settled, found.observed, found.exhausted) == (10, 2, 8)
 
 
 @pytest.mark.slow
@@ -158,6 +156,38 @@ def test_a_guard_that_did_not_live_makes_an_attempt_invalid(made: Made) -> None:
         expected = f"the guard did not live: expected arm {arm!r} in the log's head, not 'reconsider'"
         assert rows["other", arm].fault == expected
         assert rows["mute", arm].extra["without_liveness"] == {"termination": "pass", "passed": True}
+
+
+@pytest.mark.slow
+def test_the_runtime_is_uploaded_where_nothing_can_be_mounted(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.task("one", PASS)
+    made.lock(arms=("baseline", "real"), concurrency=1)
+    monkeypatch.setattr(trials, "mounts", lambda given: False)
+    Runner(made.folder).run()
+    assert {(a.termination, a.fault) for a in made.attempts()} == {("pass", "")}
+    assert all(a.extra["guard"]["before"] == 1 for a in made.attempts())
+
+
+@pytest.mark.slow
+def test_hooks_of_an_agent_that_is_not_root(made: Made) -> None:
+    made.task("one", "Make /app/done.\n$ id -u > /tmp/done\n", user="1234", test="[ $(cat /tmp/done) = 1234 ]")
+    made.lock(arms=("baseline", "real"), concurrency=1)
+    Runner(made.folder).run()
+    assert {(a.termination, a.fault) for a in made.attempts()} == {("pass", "")}
+    for log in made.folder.glob("trials/*/agent/misstep/guard/sessions/*/*/log.jsonl"):
+        assert os.access(log, os.R_OK)
+
+
+@pytest.mark.slow
+def test_what_changes_while_a_panel_runs_is_told_at_its_end(made: Made) -> None:
+    made.task("one", PASS)
+    made.lock(concurrency=1)
+    runner = Runner(made.folder)
+    with (made.base / "portfolio.toml").open("a") as file:
+        file.write('[[policy]]\nid = "database-evidence"\n')
+    outcome = runner.run()
+    assert outcome.end == "changed" and outcome.why.startswith("while the panel ran: "), outcome
+    assert {a.extra["guard"]["arms"][0] for a in made.attempts()} == {"baseline", "real"}  # they ran on what was locked
 
 
 @pytest.mark.slow

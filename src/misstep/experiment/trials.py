@@ -162,13 +162,18 @@ def shares_network(panel: Panel) -> bool:
     class_ = ours(panel.design.environment)
     if class_ is None or getattr(class_, "own_network", False):
         return False
+    return any(_public(task.path / "task.toml") for task in tasks_of(panel.design))
+
+
+def _public(settings: Path) -> bool:
+    """Whether a task may reach the network. One whose settings cannot be read does not run at all."""
     from harbor.models.task.config import NetworkMode, TaskConfig
 
-    for task in tasks_of(panel.design):
-        text = (task.path / "task.toml").read_text(encoding="utf-8")
-        if TaskConfig.model_validate_toml(text).environment.network_mode != NetworkMode.NO_NETWORK:
-            return True
-    return False
+    try:
+        found = TaskConfig.model_validate_toml(settings.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return found.environment.network_mode != NetworkMode.NO_NETWORK
 
 
 def _filled(value: str, work: Work) -> str:
