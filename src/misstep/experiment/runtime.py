@@ -59,7 +59,7 @@ SAFETY = (  # noqa: SIM905 (words are easier to read)
 """Modules of the standard library that policies of a user's own may want, beside all that hooks import themselves."""
 
 _PROBE = """
-import importlib, json, pkgutil, sys
+import importlib, importlib.machinery, json, pkgutil, sys
 for name in {safety!r}:
     try:
         importlib.import_module(name)
@@ -68,7 +68,14 @@ for name in {safety!r}:
 sys.path.insert(0, {src!r})
 for name in {modules!r}:
     importlib.import_module(name)
-print(json.dumps([m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None)]))
+found = []
+for name, module in list(sys.modules.items()):
+    found.append(getattr(module, "__file__", None))
+    if getattr(module, "__name__", name) != name:  # a module that put another one in its own place (collections.abc)
+        above = sys.modules.get(name.rpartition(".")[0])
+        spec = importlib.machinery.PathFinder.find_spec(name, getattr(above, "__path__", None))
+        found.append(spec.origin if spec is not None and spec.has_location else None)
+print(json.dumps([path for path in found if path]))
 """
 _HOOK = f"""#!/bin/sh
 # The guard of misstep: one hook call. It brings its own interpreter and libraries; nothing of the environment decides.
