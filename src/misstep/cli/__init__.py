@@ -21,6 +21,7 @@ COMMANDS = {
     "guard": "Policies inside a live agent's hooks.",
     "panel": "Randomised experiments: was it the policy that did it?",
     "policies": "Portfolios: freeze, audit, test, replay, write.",
+    "profile": "Find missteps that nobody wrote a detector for, with models.",
     "replay": "Run a session's commands again in fresh sandboxes, and compare.",
     "sandbox": "Check, build and use isolated roots.",
     "tasks": "Make tasks by seed, and check that their verifiers can be trusted.",

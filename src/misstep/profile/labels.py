@@ -44,7 +44,7 @@ class StepLabel:
     reason: str = ""
     """The model's, of a vote for the verdict."""
     confidence: float | None = None
-    """Share of the valid votes that agree with the verdict; None where there was only one vote."""
+    """Share of the votes asked for that agree with the verdict; None where one was asked for."""
     votes: tuple[str | None, ...] = ()
     """good | bad | None (no valid answer), in order of the samples."""
     catalogue: Mapping[str, bool | None] = field(default_factory=dict)

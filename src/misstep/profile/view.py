@@ -96,7 +96,7 @@ class Views:
         if not 0 <= call < len(self.trajectory.steps[step].calls):
             raise IndexError(f"step {step} of {self.trajectory.id} proposes no call {call}")
         prefix, left_out = self._before(step)
-        return View(step, call, self.task, prefix, self._proposed(step, call), left_out)
+        return View(step, call, self.task, prefix, self.proposed(step, call), left_out)
 
     def before(self, step: int) -> str:
         """The steps before one, for a prompt that has more to say of it than `at` gives."""
@@ -150,22 +150,26 @@ class Views:
                 lines.append(_result_text(step.results.get(call.id), room.output))
         return "\n".join(lines)
 
-    def _proposed(self, number: int, place: int) -> str:
+    def proposed(self, number: int, place: int, said_too: bool = True) -> str:
+        """The call that is judged, marked where several were proposed in one turn; and what the agent says with it."""
         step = self.trajectory.steps[number]
         lines = []
-        text = _clean(cut(said(step), self.room.proposed))
+        text = _clean(cut(said(step), self.room.proposed)) if said_too else ""
         if text:
             lines.append(f"[step {number}] agent says: {text}")
         others = len(step.calls) > 1
         if others:
             lines.append("In one turn, before any result was known, the agent proposed these calls:")
         for n, call in enumerate(step.calls):
-            if n != place and abs(n - place) > 5:
-                continue
-            mark = " <== the call to judge" if others and n == place else ""
-            room = self.room.proposed if n == place else self.room.text
-            lines.append(f"[step {number}] agent calls {call_text(call, room)}{mark}")
+            if n == place or abs(n - place) <= _SIBLINGS:
+                mark = " <== the call to judge" if others and n == place else ""
+                room = self.room.proposed if n == place else self.room.text
+                lines.append(f"[step {number}] agent calls {call_text(call, room)}{mark}")
         return "\n".join(lines)
+
+
+_SIBLINGS = 5
+"""Calls of the same turn that are shown before and after the one that is judged."""
 
 
 def _noted(told: dict[int, str], kept: set[int]) -> Iterator[str]:
