@@ -249,6 +249,24 @@ def test_the_folder_is_small_whole_and_for_everybody(made: runtime.Runtime) -> N
     assert from_plain(locked).key == made.portfolio
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_it_is_made_of_other_interpreters(tmp_path: Path, version: str) -> None:
+    places = [
+        Path.home() / ".pyenv/versions" / f"{version}.*/bin/python{version}",
+        Path("/usr/bin") / f"python{version}",
+    ]
+    found = [path for place in places for path in sorted(Path("/").glob(str(place)[1:]))]
+    if not found:
+        pytest.skip(f"no Python {version} here")
+    code = "from pathlib import Path; from misstep.experiment import runtime; from misstep.guard.portfolio import default; "
+    for number, python in enumerate(found):
+        words = [python, "-c", f"{code}print(runtime.make(default(), Path({str(tmp_path / str(number))!r})).key)"]
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(runtime.PACKAGE.parent)}
+        run = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+        assert run.returncode == 0 and len(run.stdout.strip()) == 20, (python, run.stderr)
+
+
 def test_a_policy_that_is_missing_is_named(tmp_path: Path) -> None:
     plain = {"v": 1, "rules": [{"policy": "mine", "misstep": "mine", "module": "/nowhere/own.py"}]}
     with pytest.raises(runtime.RuntimeFault, match=r"^/nowhere/own.py: a policy's file that is not there$"):

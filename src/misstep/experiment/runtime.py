@@ -71,7 +71,7 @@ for name in {modules!r}:
 found = []
 for name, module in list(sys.modules.items()):
     found.append(getattr(module, "__file__", None))
-    if getattr(module, "__name__", name) != name:  # a module that put another one in its own place (collections.abc)
+    if getattr(getattr(module, "__spec__", None), "name", name) != name:  # a module that put another one in its own place (collections.abc)
         above = sys.modules.get(name.rpartition(".")[0])
         spec = importlib.machinery.PathFinder.find_spec(name, getattr(above, "__path__", None))
         found.append(spec.origin if spec is not None and spec.has_location else None)
