@@ -340,6 +340,39 @@ def test_the_lineage_is_held_against_the_rule(artifact: Path) -> None:
     assert "trial reported 'trials/another'" in check(artifact).problem
 
 
+def drop(folder: Path, name: str) -> None:
+    """Take a file out, and out of the manifest."""
+    (folder / name).unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"][name]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lineage.jsonl", "lineage.jsonl: missing beside a lock"),
+        ("portfolio.lock", "portfolio.lock: No such file or directory"),
+        ("schedule.jsonl", "schedule.jsonl: No such file or directory"),
+        ("design.toml", "design.toml: No such file or directory"),
+        ("sources/misstep/guard/arms.py", "sources/misstep/guard/arms.py: in the lock"),
+        ("analysis/spend.csv", "analysis/spend.csv: missing"),
+        ("markers.json", "markers.json: not in the manifest, and every artifact has it"),
+    ],
+)
+def test_nothing_can_be_taken_out_unseen(artifact: Path, name: str, says: str) -> None:
+    drop(artifact, name)
+    assert check(artifact).problem.startswith(says)
+
+
+def test_without_its_lock_it_says_so(artifact: Path) -> None:
+    assert check(artifact).locked
+    for name in ("lock.json", "schedule.jsonl", "lineage.jsonl", "portfolio.lock", "design.toml"):
+        drop(artifact, name)
+    found = check(artifact)
+    assert found.problem and not found.locked  # the numbers are those of a design
+
+
 def test_the_schedule_follows_from_the_seed(artifact: Path) -> None:
     def swap(rows: list[dict[str, Any]]) -> None:
         rows[1]["arm"], rows[2]["arm"] = rows[2]["arm"], rows[1]["arm"]
@@ -477,6 +510,8 @@ def test_another_code_of_the_analysis_is_told(panel: Path, tmp_path: Path) -> No
     (copy / "lock.json").write_text(json.dumps(document))
     (note,) = records.read(copy).notes
     assert note == "The code of the analysis changed since the panel was locked: misstep/stats/exact.py."
+    (other,) = records.read(copy, panel.parent / "panel.toml").notes
+    assert other.startswith("The design is not the one that was locked")
     done = CliRunner().invoke(command, ["report", str(copy), "--html", str(tmp_path / "r.html")])
     assert done.exit_code == 0 and "code of the analysis changed" in done.output
     assert note in (tmp_path / "r.html").read_text()
@@ -487,7 +522,12 @@ def test_commands(panel: Path, tmp_path: Path) -> None:
     done = run.invoke(command, ["export", str(panel), "--out", str(tmp_path / "out")])
     assert done.exit_code == 0 and "manifest sha256" in done.output, done.output
     done = run.invoke(command, ["verify", str(tmp_path / "out")], standalone_mode=False)
-    assert done.return_value == 0 and done.output.startswith("verified: ") and done.output.count("\n") == 1
+    assert (
+        done.return_value == 0
+        and done.output.startswith("verified: ")
+        and "as locked" in done.output
+        and done.output.count("\n") == 1
+    )
     edit(tmp_path / "out", "analysis/analysis.json", lambda d: d["cells"][0].update(passed=99))
     done = run.invoke(command, ["verify", str(tmp_path / "out")], standalone_mode=False)
     assert done.return_value == 1 and done.output.count("\n") == 1

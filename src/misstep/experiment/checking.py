@@ -46,6 +46,8 @@ class Verified:
     """Of analysis.json that were computed again."""
     sha256: str = ""
     """Of the manifest."""
+    locked: bool = False
+    """There is a lock: design, schedule and lineage were held against it."""
     notes: list[str] = field(default_factory=list)
     """What could not be checked, and why."""
 
@@ -62,7 +64,11 @@ def verify(folder: Path, render: Render | None = None) -> Verified:
         result.problem = next(_problems(folder, manifest, render, result), "")
     except (*records.ERRORS, archive.ArchiveError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         odd = isinstance(error, KeyError | TypeError | AttributeError)
-        text = f"a file has another shape than expected: {type(error).__name__}: {error}" if odd else str(error)
+        text = (
+            f"a file has another shape than expected: {type(error).__name__}: {error}"
+            if odd
+            else (f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        )
         result.problem = text.replace(f"{folder}/", "")
     return result
 
@@ -106,10 +112,11 @@ def _problems(folder: Path, manifest: dict[str, Any], render: Render | None, res
             result.notes.append(f"{idle:,} of {len(slots):,} slots have not run")
         if (folder / archive.LINEAGE).exists():
             yield from _lineage(attempts, list(archive.read_lineage(folder / archive.LINEAGE)), design)
-        else:
-            result.notes.append("there is no lineage.jsonl")
+        elif attempts:
+            yield f"{archive.LINEAGE}: missing beside a lock: nothing says which candidate was kept, and why"
         plan = records.plan_of(lock.Panel(folder, locked, design, tuple(slots)))
-        yield from _sources(folder, locked, redacted)
+        yield from _sources(folder, locked, redacted, manifest["left_out"])
+        result.locked = True
     else:
         result.notes.append("there is no lock: nothing says what was planned")
         if (folder / lock.DESIGN).exists():
@@ -173,11 +180,9 @@ def _locked(folder: Path, locked: Mapping[str, Any], redacted: set[str]) -> Iter
     found = hashlib.sha256((folder / lock.SCHEDULE).read_bytes()).hexdigest()
     if found != locked["schedule"]:
         yield f"{lock.SCHEDULE}: the lock has SHA-256 {locked['schedule']}, found {found}"
-    path = folder / lock.PORTFOLIO
-    if path.exists():
-        found = lock.hash_of(json.loads(path.read_text(encoding="utf-8")))
-        if found != locked["portfolio"]:
-            yield f"{lock.PORTFOLIO}: the lock has SHA-256 {locked['portfolio']}, found {found}"
+    found = lock.hash_of(json.loads((folder / lock.PORTFOLIO).read_text(encoding="utf-8")))
+    if found != locked["portfolio"]:
+        yield f"{lock.PORTFOLIO}: the lock has SHA-256 {locked['portfolio']}, found {found}"
 
 
 def _schedule(locked: Mapping[str, Any], slots: Sequence[Slot]) -> Iterator[str]:
@@ -250,14 +255,17 @@ def _lineage(attempts: Sequence[Attempt], lines: Sequence[Mapping[str, Any]], de
             yield f"{records.ATTEMPTS}: {_name(every[-1])}: the rule allows {design.replacement.candidates} candidates"
 
 
-def _sources(folder: Path, locked: Mapping[str, Any], redacted: set[str]) -> Iterator[str]:
-    """Every source that is here is the one that was locked."""
+def _sources(folder: Path, locked: Mapping[str, Any], redacted: set[str], left_out: Mapping[str, str]) -> Iterator[str]:
+    """Every source is here as it was locked, or the manifest says why it is not."""
     groups = [("analysis", locked["analysis"]["sources"])]
     groups += [(f"arm {name}", arm["sources"]) for name, arm in locked["arms"].items()]
     for what, hashes in groups:
         for name, sha in hashes.items():
             path = folder / place(name)
-            if path.exists() and place(name) not in redacted:
+            if not path.exists():
+                if name not in left_out:
+                    yield f"{place(name)}: in the lock ({what}), and not in the artifact"
+            elif place(name) not in redacted:
                 found = hashlib.sha256(path.read_bytes()).hexdigest()
                 if found != sha:
                     yield f"{place(name)}: the lock has SHA-256 {sha} for {what}, found {found}"

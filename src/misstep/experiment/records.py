@@ -52,6 +52,9 @@ def read(path: Path, design: Path | None = None) -> Records:
         notes += _changed(panel)
         if not source.exists():  # locked, and nothing has run
             return Records((), given, plan, source, tuple(notes))
+    elif design and path.is_dir() and (path / locks.LOCK).exists():
+        given = Design.load(design)
+        notes.append("The design is not the one that was locked: its contrasts were named after that.")
     elif design or (path / locks.DESIGN).exists():
         given = Design.load(design or path / locks.DESIGN)
     if not source.exists():

@@ -31,7 +31,8 @@ def command(artifact: Path, notes: bool) -> int:
     else:
         unchecked = f"; {len(found.notes)} not checked (--notes)" if found.notes and not notes else ""
         click.echo(
-            f"verified: {found.files} files, {found.attempts:,} attempts, {found.numbers:,} numbers computed again; "
+            f"verified: {found.files} files, {found.attempts:,} attempts, {found.numbers:,} numbers computed again, "
+            f"{'design, schedule and lineage as locked' if found.locked else 'no lock'}; "
             f"manifest sha256 {found.sha256}{unchecked}"
         )
     if notes:
