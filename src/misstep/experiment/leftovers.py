@@ -1,4 +1,4 @@
-"""What killed runs leave running: containers of Harbor's Docker trials, and sandboxes."""
+"""What killed runs leave running: containers and networks of Harbor's Docker trials."""
 
 from __future__ import annotations
 
@@ -13,41 +13,36 @@ from misstep.experiment.trials import MOUNTS
 if TYPE_CHECKING:
     from misstep.experiment.design import Environment
 
+LABEL = "com.docker.compose.project"
+
 
 def collect(environment: Environment, trials: Sequence[str]) -> int:
-    """Remove what trials that did not end have left; how much it was. Never raises: what is left over costs, no more."""
-    if environment.type not in MOUNTS:
-        return (
-            0  # our sandboxes end with their process, and the next removes their files; clouds have limits of their own
-        )
-    return sum(_containers(environment.type, _project(trial)) for trial in trials)
+    """Remove what trials that did not end have left; how much it was. Never raises: what is left over costs, no more.
+
+    Our sandboxes end with their process, and the next one to start removes their files. Clouds have limits of their own.
+    """
+    tool = shutil.which(environment.type) if environment.type in MOUNTS else None
+    if tool is None or not trials:
+        return 0
+    begins = tuple(_project(trial) + "__" for trial in trials)
+    gone = 0
+    for what, remove in ((["ps", "-a"], ["rm", "-f"]), (["network", "ls"], ["network", "rm"])):
+        listed = _run([tool, *what, "--filter", f"label={LABEL}", "--format", f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'])
+        ids = [one for one, _, project in (line.partition(" ") for line in listed) if project.startswith(begins)]
+        if ids:
+            _run([tool, *remove, *ids])
+            gone += len(ids)
+    return gone
 
 
 def _project(trial: str) -> str:
-    """The compose project that Harbor makes of a trial's name."""
+    """How the names of the compose projects begin that Harbor makes for a trial: `...__env`, `...__verifier__...`."""
     name = re.sub(r"[^a-z0-9_-]", "-", trial.lower())
     return name if name[:1].isalnum() else f"0{name}"
 
 
-def _containers(program: str, project: str) -> int:
-    tool = shutil.which(program)
-    if tool is None:
-        return 0
+def _run(words: list[str]) -> list[str]:
     try:
-        label = f"label=com.docker.compose.project={project}"
-        found = subprocess.run(
-            [tool, "ps", "-aq", "--filter", label], capture_output=True, text=True, timeout=60, check=False
-        )
-        ids = found.stdout.split()
-        if ids:
-            subprocess.run([tool, "rm", "-f", *ids], capture_output=True, timeout=120, check=False)
-        networks = subprocess.run(
-            [tool, "network", "ls", "-q", "--filter", label], capture_output=True, text=True, timeout=60, check=False
-        )
-        if networks.stdout.split():
-            subprocess.run(
-                [tool, "network", "rm", *networks.stdout.split()], capture_output=True, timeout=60, check=False
-            )
-        return len(ids)
+        return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
-        return 0
+        return []
