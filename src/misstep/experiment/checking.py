@@ -94,7 +94,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _problems(folder: Path, manifest: dict[str, Any], render: Render | None, result: Verified) -> Iterator[str]:
     yield from _hashes(folder, manifest, result)
     redacted = set(manifest["redacted"])
-    result.notes += [f"{name}: redacted, so that its hash cannot be held against the lock" for name in sorted(redacted)]
+    for name in sorted(redacted):
+        against = ", so that its hash cannot be held against the lock" if name not in _FREE else ""
+        if not name.startswith(f"{archive.TRIALS}/"):
+            result.notes.append(f"{name}: redacted{against}")
     result.notes += [f"{name}: not in the artifact: {why}" for name, why in manifest["left_out"].items()]
     attempts = read_attempts(folder / records.ATTEMPTS)
     result.attempts = len(attempts)
@@ -291,6 +294,8 @@ def _numbers(folder: Path, analysis: Analysis, result: Verified) -> Iterator[str
 
 
 _GONE = object()
+_FREE = (records.ATTEMPTS, archive.LINEAGE)
+"""Files that no hash of the lock is of."""
 
 
 def differing(reported: Any, recomputed: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -9,6 +9,8 @@ import click
 from .. import Failure, debug_option, one_line
 from .report import primary_of
 
+_LISTED = 10
+
 
 @click.command("export")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
@@ -34,8 +36,13 @@ def command(path: Path, out: Path, primary: str | None, cohort: str | None, with
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}") from error
     click.echo(f"{made.files} files in {one_line(str(out))}; manifest sha256 {made.sha256}")
-    for name in made.redacted:
-        click.echo(f"Redacted: {one_line(name)}")
-    for name, why in made.left_out.items():
-        click.echo(f"Left out: {one_line(name)}: {one_line(why)}")
+    _list("Redacted", made.redacted)
+    _list("Left out", [f"{name}: {why}" for name, why in made.left_out.items()])
     click.echo(f"Next: misstep panel verify {one_line(str(out))}")
+
+
+def _list(what: str, found: list[str]) -> None:
+    for text in found[:_LISTED]:
+        click.echo(f"{what}: {one_line(text)}")
+    if len(found) > _LISTED:
+        click.echo(f"{what}: {len(found) - _LISTED:,} more (manifest.json has all)")

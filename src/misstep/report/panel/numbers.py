@@ -85,6 +85,8 @@ def amount(value: float | None, measure: str, plus: bool = False) -> str:
     digits = {"cost_usd": 2, "steps": 1}.get(measure, 0)
     if measure == "steps" and value is not None and abs(value) >= 1000:
         digits = 0
+    if measure == "seconds" and value is not None and abs(value) < 100:
+        digits = 1
     if value is not None and measure == "cost_usd" and 0 < abs(value) < 0.1:
         digits = 4
     return number(value, digits, plus)

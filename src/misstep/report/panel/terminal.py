@@ -271,18 +271,12 @@ def _checks(out: Console, a: Mapping[str, Any]) -> None:
         odds = n.number(one["odds_ratio"], 2)
         ends = n.NONE if one["odds_low"] is None else f"{one['odds_low']:.2f} to {one['odds_high']:.2f}"
         label = n.METHODS.get(one["method"], one["method"])
-        rows.append(
-            [
-                label,
-                odds,
-                ends,
-                n.signed(one["difference"]),
-                n.p_text(one["p"]),
-                "" if one["odds_ratio"] else one["why"],
-            ]
-        )
-    heads = ["", "odds ratio", "95 % interval", "points", "p", ""]
+        rows.append([label, odds, ends, n.signed(one["difference"]), n.p_text(one["p"])])
+    heads = ["", "odds ratio", "95 % interval", "points", "p"]
     _table(out, "Sensitivity: other models of the primary contrast", heads, rows)
+    for one in a["sensitivity"]:
+        if one["odds_ratio"] is None and one["why"]:
+            _wrapped(out, f"{n.METHODS.get(one['method'], one['method'])}: {one['why']}", "quiet", lead="    ")
 
 
 def _limits(out: Console, texts: Sequence[str]) -> None:
