@@ -189,19 +189,16 @@ def sequential(table: Table, asked: Asked) -> Sequential:
     it, so the evidence may be looked at after any pair. The first pair that is not settled ends the look: which pairs end
     early may depend on outcomes.
     """
-    tasks = set(table.of(asked.cohort))
-    by_slot = {
-        (task, arm, a.replicate): a
-        for task, arm in product(tasks, (asked.arm, asked.against))
-        for a in table.row(arm, task).attempts
-    }
+    tasks, arms = set(table.of(asked.cohort)), (asked.arm, asked.against)
+    by_slot = {(task, arm, a.replicate): a for task, arm in product(tasks, arms) for a in table.row(arm, task).attempts}
     monitor, pairs, seen = Monitor(), 0, set()
-    planned = set(table.slots)
-    for task, arm, replicate in table.slots:
-        if arm not in (asked.arm, asked.against) or task not in tasks or (task, replicate) in seen:
+    slots = [slot for slot in table.slots if slot[1] in arms and slot[0] in tasks]
+    planned = set(slots)
+    for task, _, replicate in slots:
+        if (task, replicate) in seen:
             continue
         seen.add((task, replicate))
-        both = [(task, name, replicate) for name in (asked.arm, asked.against)]
+        both = [(task, name, replicate) for name in arms]
         if not all(slot in planned for slot in both):
             continue
         if any(slot not in by_slot and not table.settled(slot) for slot in both):

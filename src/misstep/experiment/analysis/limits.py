@@ -30,13 +30,10 @@ def arms_of(table: Table) -> list[Arm]:
     """Who ran in each arm."""
     made = []
     for arm in table.arms:
-        attempts = [a for row in table.all_rows(arm, table.tasks) for a in row.attempts]
-        found = [tuple(sorted({getattr(a, name) for a in attempts} - {""})) for name in _WHO]
-        made.append(Arm(arm, *found))
+        rows = table.all_rows(arm, table.tasks)
+        who = {(a.agent, a.agent_version, a.model) for row in rows for a in row.attempts}
+        made.append(Arm(arm, *(tuple(sorted({one[at] for one in who} - {""})) for at in range(3))))
     return made
-
-
-_WHO = ("agent", "agent_version", "model")
 
 
 def limits(

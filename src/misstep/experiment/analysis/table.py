@@ -91,7 +91,7 @@ class Table:
     def __init__(self, attempts: Iterable[Attempt], design: Design | None, plan: Plan | None) -> None:
         candidates: dict[Key, list[Attempt]] = {}
         for attempt in attempts:
-            candidates.setdefault(attempt.slot, []).append(attempt)
+            candidates.setdefault((attempt.task, attempt.arm, attempt.replicate), []).append(attempt)
         for found in candidates.values():
             if len(found) > 1:
                 found.sort(key=lambda a: (a.candidate, a.started, a.id))
@@ -108,7 +108,7 @@ class Table:
         self._unsettled: set[Key] = set()
         self.rows: dict[tuple[str, str], Row] = {(arm, task): Row() for arm in self.arms for task in self.tasks}
         limit = _candidates(design)
-        for slot in sorted(self.slots):
+        for slot in self.slots:
             task, arm, replicate = slot
             row = self.rows[arm, task]
             found = self.candidates.get(slot, [])
