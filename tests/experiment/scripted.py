@@ -31,7 +31,7 @@ from harbor.agents.installed.base import BaseInstalledAgent
 
 from misstep import catalogue
 from misstep.experiment import runtime
-from misstep.experiment.agents import install_guard
+from misstep.experiment.agents import install_guard, set_arm
 from misstep.sandbox import generators
 from misstep.sandbox.harbor import BubblewrapEnvironment
 
@@ -238,9 +238,10 @@ class Hand(BaseInstalledAgent):
     async def install(self, environment: Any) -> None: ...
 
     async def configure(self, environment: Any) -> None:
-        await install_guard(self, environment, Path(self._misstep["runtime"]), self._misstep["arm"])
+        await install_guard(self, environment, Path(self._misstep["runtime"]))
 
     async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        await set_arm(self, environment, self._misstep["arm"])
         lines = [line.partition(" ")[::2] for line in instruction.splitlines() if line[:2] in ("$ ", "> ", "! ")]
         steps: list[dict[str, Any]] = [{"source": "user", "message": instruction}]
         hooked = ("!", "no hooks") not in lines

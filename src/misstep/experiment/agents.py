@@ -27,6 +27,7 @@ from misstep.guard.install import SECONDS
 
 if TYPE_CHECKING:
     from harbor.environments.base import BaseEnvironment
+    from harbor.models.agent.context import AgentContext
 
 
 class GuardSetupError(RuntimeError):
@@ -63,20 +64,29 @@ def with_hooks(config: Any, name: str) -> dict[str, Any]:
     return made
 
 
-async def install_guard(agent: Any, environment: BaseEnvironment, folder: Path, arm: str) -> None:
-    """Put the runtime and the arm's settings into a container, and see that the runtime starts there.
-
-    Raises GuardSetupError.
-    """
-    place, home = runtime.PLACE, f"{runtime.STATE}/guard"
+async def install_guard(agent: Any, environment: BaseEnvironment, folder: Path) -> None:
+    """Put the runtime into a container, and see that it starts there. Raises GuardSetupError."""
+    place = runtime.PLACE
     try:
         there = await environment.exec(f"[ -x {place}/hook ]", user="root")
         if there.return_code != 0:  # it is not mounted
             await environment.exec(f"mkdir -p {place}", user="root")
             await environment.upload_dir(folder, place)
-            await environment.exec(
-                f"chmod -R a+rX {place} && chmod a+x {place}/hook {place}/bin/* {place}/lib/ld*", user="root"
-            )
+            modes = f"chmod -R a+rX {place} && chmod a+x {place}/hook {place}/bin/* {place}/lib/ld*"
+            await environment.exec(modes, user="root")
+        tried = await cast(_Installed, agent).exec_as_agent(environment, command=_TRY)
+    except Exception as error:
+        raise GuardSetupError(f"the guard's runtime could not be put into the container: {error}") from error
+    said = (tried.stdout or "").strip()
+    if said != "0":
+        raise GuardSetupError(f"the guard's runtime does not start in this container: {said[-300:]}")
+
+
+async def set_arm(agent: Any, environment: BaseEnvironment, arm: str) -> None:
+    """Write the settings of the guard. Before every run of the agent: a task of several steps begins each with an empty
+    folder of logs. Raises GuardSetupError."""
+    home = f"{runtime.STATE}/guard"
+    try:
         # by the agent's own user: its hooks write there
         await cast(_Installed, agent).exec_as_agent(environment, command=f"umask 077; mkdir -p {shlex.quote(home)}")
         with tempfile.TemporaryDirectory(prefix="misstep-arm-") as made:
@@ -85,14 +95,8 @@ async def install_guard(agent: Any, environment: BaseEnvironment, folder: Path, 
             file.chmod(0o644)
             await environment.upload_file(file, f"{home}/settings.json")
         await environment.exec(f"chmod 644 {home}/settings.json", user="root")
-        tried = await cast(_Installed, agent).exec_as_agent(environment, command=_TRY)
-    except GuardSetupError:
-        raise
     except Exception as error:
-        raise GuardSetupError(f"the guard's runtime could not be put into the container: {error}") from error
-    said = (tried.stdout or "").strip()
-    if said != "0":
-        raise GuardSetupError(f"the guard's runtime does not start in this container: {said[-300:]}")
+        raise GuardSetupError(f"the guard's settings could not be put into the container: {error}") from error
 
 
 class GuardedCodex(Codex):
@@ -106,7 +110,11 @@ class GuardedCodex(Codex):
 
     async def configure(self, environment: BaseEnvironment) -> None:
         await super().configure(environment)
-        await install_guard(self, environment, Path(self._misstep["runtime"]), self._misstep["arm"])
+        await install_guard(self, environment, Path(self._misstep["runtime"]))
+
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await set_arm(self, environment, self._misstep["arm"])
+        await super().run(instruction, environment, context)
 
 
 class GuardedClaudeCode(ClaudeCode):
@@ -118,4 +126,8 @@ class GuardedClaudeCode(ClaudeCode):
 
     async def configure(self, environment: BaseEnvironment) -> None:
         await super().configure(environment)
-        await install_guard(self, environment, Path(self._misstep["runtime"]), self._misstep["arm"])
+        await install_guard(self, environment, Path(self._misstep["runtime"]))
+
+    async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
+        await set_arm(self, environment, self._misstep["arm"])
+        await super().run(instruction, environment, context)

@@ -158,7 +158,7 @@ def _cancelled(result: dict[str, Any]) -> bool:
 
 def tidy(trial: Path) -> None:
     """Take away what the guard only derived."""
-    home = trial / "agent" / "misstep" / "guard"
     for pattern in LEFT:
-        for path in home.glob(pattern):
-            path.unlink(missing_ok=True)
+        for place in ("", "steps/*/"):
+            for path in trial.glob(f"{place}agent/misstep/guard/{pattern}"):
+                path.unlink(missing_ok=True)

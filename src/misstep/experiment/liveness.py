@@ -52,11 +52,12 @@ def checked(attempt: Attempt, trial: Path, marker: Marker) -> Attempt:
 
 def dead(trial: Path, marker: Marker, attempt: Attempt) -> str:
     """Why the guard did not live in a trial, '' where it did."""
-    home = trial / GUARD_LOGS / "guard"
-    faults = [str(line.get("error")) for line in _records(home / "faults.jsonl")]
-    if faults:
-        return f"a hook failed: {faults[0]}"
-    logs = sorted((home / "sessions").glob("**/log.jsonl"))
+    homes = [folder / "guard" for folder in (trial / GUARD_LOGS, *sorted(trial.glob(f"steps/*/{GUARD_LOGS}")))]
+    for home in homes:
+        faults = [str(line.get("error")) for line in _records(home / "faults.jsonl")]
+        if faults:
+            return f"a hook failed: {faults[0]}"
+    logs = [path for home in homes for path in sorted((home / "sessions").glob("**/log.jsonl"))]
     if not logs:
         return "no log of a session" if attempt.steps else ""
     before = 0

@@ -118,7 +118,7 @@ class Runner:
         self.tasks = {task.name: task.path.resolve() for task in tasks_of(self.panel.design)}
         self.portfolio = _plain(folder / lock.PORTFOLIO)
         self.simulated = str(trials.ours_of(self.panel).get("simulated", ""))
-        self.runtime = runtime.make(self.portfolio)
+        self.runtime = None if trials.in_process(self.panel) else runtime.make(self.portfolio)
         trials.preflight(self.panel, self.runtime)
         self.marker = self._marker()
         self.stopping = ""
@@ -131,11 +131,10 @@ class Runner:
 
     def _marker(self) -> Marker:
         """What stands in the logs of this panel; the arm is put in for each attempt."""
-        path = trials.agent_path(self.panel.design.agent.name)
-        if _in_process(path):
-            key = from_plain(dict(self.portfolio)).key
-            return Marker("", hashlib.sha256((self.folder / lock.PORTFOLIO).read_bytes()).hexdigest(), key)
-        return Marker("", self.runtime.lock, self.runtime.portfolio)
+        if self.runtime is not None:
+            return Marker("", self.runtime.lock, self.runtime.portfolio)
+        path = self.folder / lock.PORTFOLIO
+        return Marker("", hashlib.sha256(path.read_bytes()).hexdigest(), from_plain(dict(self.portfolio)).key)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -359,16 +358,6 @@ class Runner:
 def _plain(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def _in_process(path: str) -> bool:
-    """Whether an agent's class runs the guard on this side."""
-    from harbor.utils.import_path import import_class
-
-    try:
-        return bool(getattr(import_class(path, label="agent"), "misstep_in_process", False))
-    except (ImportError, ValueError) as error:
-        raise RunError(f"agent.name: {' '.join(str(error).split())}") from error
 
 
 def _quiet() -> None:

@@ -89,18 +89,20 @@ def agent_path(name: str) -> str:
     return AGENTS[name]
 
 
-def config(panel: Panel, work: Work, task: Path, runtime: Runtime) -> TrialConfig:
+def config(panel: Panel, work: Work, task: Path, runtime: Runtime | None) -> TrialConfig:
     """Harbor's configuration of one attempt.
 
     In the values of `agent.env`, `{task}`, `{replicate}` and `{candidate}` stand for the attempt's own (a gateway that
     counts costs by its path, say); there is none for the arm.
+
+    runtime: None for an agent that runs on this side.
     """
     from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
 
     design = panel.design
     own = {
         **ours_of(panel),
-        "runtime": str(runtime.path),
+        "runtime": str(runtime.path) if runtime else "",
         "arm": work.slot.arm,
         "portfolio": str((panel.folder / PORTFOLIO).resolve()),
     }
@@ -122,7 +124,7 @@ def config(panel: Panel, work: Work, task: Path, runtime: Runtime) -> TrialConfi
     )
 
 
-def environment(given: Environment, runtime: Runtime) -> dict[str, Any]:
+def environment(given: Environment, runtime: Runtime | None) -> dict[str, Any]:
     """The arguments of Harbor's EnvironmentConfig: what of a design's kwargs are its fields, and the runtime's mount."""
     from harbor.models.trial.config import EnvironmentConfig
 
@@ -130,7 +132,7 @@ def environment(given: Environment, runtime: Runtime) -> dict[str, Any]:
     fields = set(EnvironmentConfig.model_fields) - {"type", "import_path", "kwargs"}
     made.update({key: value for key, value in given.kwargs.items() if key in fields})
     made["kwargs"] = {key: value for key, value in given.kwargs.items() if key not in fields}
-    if mounts(given):
+    if runtime is not None and mounts(given):
         mount = {"type": "bind", "source": str(runtime.path), "target": runtimes.PLACE, "read_only": True}
         made["mounts"] = [*(made.get("mounts") or ()), mount]
     return made
@@ -187,22 +189,30 @@ def _filled(value: str, work: Work) -> str:
     return value
 
 
-def preflight(panel: Panel, runtime: Runtime) -> None:
-    """Ask Harbor's own checks of agent and environment before anything runs. Raises RunError."""
+def in_process(panel: Panel) -> bool:
+    """Whether the agent runs on this side, and needs nothing in the container. Raises RunError where there is no such class."""
+    from harbor.utils.import_path import import_class
+
+    try:
+        found = import_class(agent_path(panel.design.agent.name), label="agent")
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise RunError(f"agent.name: {' '.join(str(error).split())}") from error
+    return bool(getattr(found, "misstep_in_process", False))
+
+
+def preflight(panel: Panel, runtime: Runtime | None) -> None:
+    """Harbor's own checks of agent, credentials and environment, before anything runs. Raises RunError."""
     from harbor.agents.factory import AgentFactory
     from harbor.environments.factory import EnvironmentFactory
 
     if not panel.slots:
         return
-    work = Work(panel.slots[0], 1, panel.design.seed)
+    made = config(panel, Work(panel.slots[0], 1, panel.design.seed), Path("task"), runtime)
+    plain = {key: value for key, value in made.agent.kwargs.items() if key != "misstep"}
     try:
-        made = config(panel, work, Path("task"), runtime)
         EnvironmentFactory.run_preflight(
             type=made.environment.type, import_path=made.environment.import_path, kwargs=made.environment.kwargs
         )
-        class_ = AgentFactory.get_agent_class_from_config(made.agent)
-        class_.parse_options({k: v for k, v in made.agent.kwargs.items() if k != "misstep"}, {})
-    except RunError:
-        raise
+        AgentFactory.run_preflight(made.agent.model_copy(update={"kwargs": plain}))
     except (Exception, SystemExit) as error:
         raise RunError(" ".join(str(error).split()) or type(error).__name__) from error
