@@ -313,6 +313,16 @@ def test_what_is_not_there_is_named(primary, cohort, says) -> None:
         analyse([one("t", "real"), one("t", "baseline")], primary=primary, cohort=cohort)
 
 
+def test_arms_of_which_nobody_asked_are_compared_with_the_first() -> None:
+    attempts = [one("t", arm, 1, arm != "b") for arm in ("z", "b", "m")]
+    found = analyse(attempts)
+    assert [(c.name, c.role) for c in found.contrasts] == [("m − b", "secondary"), ("z − b", "secondary")]
+    assert found.primary is None and "no-primary" in kinds(found) and found.sequential is None
+    assert found.sentence == "No primary contrast was named: the tables describe the arms."
+    two = analyse(attempts[:2])
+    assert [(c.name, c.role) for c in two.contrasts] == [("z − b", "primary")]
+
+
 def test_nothing_at_all() -> None:
     found = analyse([])
     assert found.contrasts == () and found.observed == 0

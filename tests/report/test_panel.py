@@ -218,7 +218,7 @@ def test_it_is_simulated_on_every_view(tmp_path) -> None:
 # -- the terminal --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [60, 80, 116])
+@pytest.mark.parametrize("width", [44, 60, 80, 116])
 def test_the_terminal_says_what_was_found_first(analysis, width) -> None:
     out = io.StringIO()
     terminal.show(console(out, width=width), analysis.plain(), ["x.html"])
@@ -230,8 +230,9 @@ def test_the_terminal_says_what_was_found_first(analysis, width) -> None:
     assert numbers.signed(primary.effect.mean) in text and numbers.p_text(primary.effect.p) in text
     for limit in analysis.limits:
         assert " ".join(limit.text.split())[:30] in flat
-    if width >= 80:
-        assert max(map(len, text.splitlines())) <= width
+    assert max(map(len, text.splitlines())) <= width
+    effects = text[text.index("Effects on") :].splitlines()
+    assert any(line.split()[:2] == ["real", "−"] and numbers.signed(primary.effect.mean) in line for line in effects)
     assert "Written  x.html" in text
 
 

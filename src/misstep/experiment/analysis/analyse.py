@@ -29,7 +29,8 @@ def analyse(
     Args:
         attempts: every candidate, in any order.
         design: names arms, contrasts and numbers; without it the arms are those that are there, and the secondary
-            contrasts are those of the primary arm with every other.
+            contrasts are those of the primary arm with every other (of every arm with the first, where no primary one is
+            named nor told by the arms' names).
         plan: the slots and cohorts of a panel's lock.
         primary: (arm, against), in the place of the design's.
         cohort: of the primary and secondary contrasts, in the place of the design's.
@@ -102,10 +103,10 @@ def _family(
     arms = table.arms
     if primary is None:
         primary = _guess(arms)
-    if secondary is None:
-        base = primary or ((arms[1], arms[0]) if len(arms) > 1 else None)
-        others = [arm for arm in arms if base and arm != base[0]]
-        secondary = [(base[0], arm) for arm in others if (base[0], arm) != primary] if base else []
+    if secondary is None and primary:
+        secondary = [(primary[0], arm) for arm in arms if arm not in primary]
+    elif secondary is None:  # nobody asked for anything, and the names of the arms do not either
+        secondary = [(arm, arms[0]) for arm in arms[1:]]
     for arm in {arm for pair in [*([primary] if primary else []), *secondary] for arm in pair}:
         if arm not in arms:
             raise PlanError(f"no attempt of arm {arm!r}: the arms are {', '.join(arms) or 'none'}")

@@ -80,7 +80,8 @@ def _design(table: Table, designed: bool, named: bool, primary: ContrastResult |
             ("primary-guessed", f"No primary contrast was named: {primary.name} was taken because of the arms' names.")
         )
     if not named and not primary and len(table.arms) > 1:
-        made.append(("no-primary", "No primary contrast was named (--primary ARM,AGAINST): all stand in one family."))
+        text = f"No primary contrast was named (--primary ARM,AGAINST): every arm is compared with {table.arms[0]}, in one family."
+        made.append(("no-primary", text))
     return made
 
 
@@ -262,7 +263,7 @@ def _records(table: Table, ends: Sequence[Terminations]) -> Found:
 def sentence(primary: ContrastResult | None, asked: Asked | None, label: str) -> str:
     """What was found, in plain words with its uncertainty."""
     if primary is None or asked is None:
-        return "No contrast was asked for: each arm is described by itself."
+        return "No primary contrast was named: the tables describe the arms."
     effect = primary.effect
     where = f"on {'the ' if primary.cohort != 'all' else ''}"
     if effect is None:

@@ -60,12 +60,21 @@ def _wrapped(out: Console, text: str, style: str = "", before: str = "", lead: s
 
 def _table(out: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str | Text]], left: int = 1) -> None:
     """A table whose first columns are names."""
+    lines = list(rows)
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="quiet", pad_edge=False)
-    for at, head in enumerate(heads):
-        made.add_column(head, justify="left" if at < left else "right", no_wrap=at > 0, overflow="fold")
+    wide = [max([len(head), *(len(str(row[at])) for row in lines)]) for at, head in enumerate(heads)]
+    kept = len(wide)
+    while kept > left + 1 and out.width - 4 - sum(wide[1:kept]) - 2 * (kept - 1) < min(wide[0], 12):
+        kept -= 1  # a narrow terminal does without the last columns, never without the names
+    room = max(12, out.width - 4 - sum(wide[1:kept]) - 2 * (kept - 1))  # what the other columns leave
+    title += f" ({len(wide) - kept} columns more in a wider terminal)" if kept < len(wide) else ""
+    for at, head in enumerate(heads[:kept]):
+        least = min(wide[0], room) if at == 0 else None
+        justify: Any = "left" if at < left else "right"
+        made.add_column(head, justify=justify, no_wrap=at > 0, overflow="fold", min_width=least, max_width=least)
     count = 0
-    for row in rows:
-        made.add_row(*(one if isinstance(one, Text) else Text(printable(one)) for one in row))
+    for row in lines:
+        made.add_row(*(one if isinstance(one, Text) else Text(printable(one)) for one in row[:kept]))
         count += 1
     if count:
         out.print(Text(f"\n  {title}", "heading"))
@@ -90,20 +99,30 @@ def _effect(effect: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
+def _labels(found: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
+    """The names of contrasts, and what they share: 'real − sham', or 'real' and ', less sham' where names are long."""
+    others = {one["against"] for one in found}
+    if len(others) == 1 and max(len(n.name(one)) for one in found) > 40:
+        return [one["arm"] for one in found], f", less {min(others)}"
+    return [n.name(one) for one in found], ""
+
+
 def _contrasts(out: Console, a: Mapping[str, Any]) -> None:
     for cohort in dict.fromkeys(one["cohort"] for one in a["contrasts"]):
         found = n.of(a["contrasts"], cohort=cohort)
         within = any(one["p_within"] is not None for one in found)
         rows = []
-        for one in found:
+        labels, rest = _labels(found)
+        for one, label in zip(found, labels, strict=True):
             style = {"primary": "bold", "described": "quiet"}.get(one["role"], "")
-            row = [n.name(one) + (" *" if one["role"] == "primary" else ""), *_effect(one["effect"])]
+            row = [label + (" *" if one["role"] == "primary" else ""), *_effect(one["effect"])]
             row.append(n.p_text(one["p_holm"]) if one["role"] == "secondary" else "")
             if within:
                 row.append(n.p_text(one["p_within"]))
             rows.append([Text(printable(cell), style) for cell in row])
         described = all(one["role"] == "described" for one in found)
         title = f"Effects on {n.COHORTS.get(cohort, cohort)}" + (" (described, not planned)" if described else "")
+        title += rest
         _table(out, title, ["", *_EFFECT, "Holm", *(["p within"] if within else [])], rows)
 
 
@@ -121,12 +140,16 @@ def _changed(out: Console, planned: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _bounds(out: Console, planned: Sequence[Mapping[str, Any]]) -> None:
+    found = [one for one in planned if one["bounds"]]
+    if not found:
+        return
+    labels, rest = _labels(found)
     rows = [
-        [n.name(one), *(f"{n.signed(b['mean'])} (p {n.p_text(b['p'])})" for b in one["bounds"])]
-        for one in planned
-        if one["bounds"]
+        [label, *(f"{n.signed(b['mean'])} (p {n.p_text(b['p'])})" for b in one["bounds"])]
+        for one, label in zip(found, labels, strict=True)
     ]
-    _table(out, "If the missing attempts had ended otherwise", ["", "all fail", "all pass", "worst", "best"], rows)
+    title = f"If the missing attempts had ended otherwise{rest}"
+    _table(out, title, ["", "all fail", "all pass", "worst", "best"], rows)
 
 
 def _interactions(out: Console, a: Mapping[str, Any]) -> None:
