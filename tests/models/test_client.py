@@ -42,8 +42,17 @@ class Verdict(BaseModel):
 GOOD = json.dumps({"verdict": "good", "why": "it looks first"})
 
 
+SDK = False
+
+
+@pytest.fixture(params=[False, True], ids=["direct", "sdk"], autouse=True)
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An OpenAI-compatible server is asked directly, or through the SDK: nobody can tell."""
+    monkeypatch.setitem(globals(), "SDK", request.param)
+
+
 def settings(server: Server, **more: object) -> Settings:
-    role = {"model": "openai:m", "base_url": server.url, "price": {"input": 1.0, "output": 2.0}, **more}
+    role = {"model": "openai:m", "base_url": server.url, "price": {"input": 1.0, "output": 2.0}, "sdk": SDK, **more}
     budget = {name: role.pop(name) for name in ("usd", "tokens") if name in role}
     return Settings.from_plain({"roles": {"judge": role}, "budget": budget})
 
@@ -275,7 +284,7 @@ class TestBudget:
             Client(Settings.from_plain(given), Cache(tmp_path / "c.sqlite"))
 
     def test_a_listed_price(self, tmp_path: Path) -> None:
-        from misstep.models.provider import estimate, price_known
+        from misstep.models.prices import estimate, price_known
 
         role = Settings.from_plain({"default": {"model": "openai:gpt-4o"}}).role("judge")
         assert price_known(role)

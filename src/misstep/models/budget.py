@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from misstep.models.errors import ModelError
 
-CHARACTERS_PER_TOKEN = 3.0
-"""A careful estimate: English has four, code and JSON about three."""
-
 
 class BudgetExceeded(ModelError):
     """The next call could go beyond the budget: it was not made."""

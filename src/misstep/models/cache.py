@@ -1,4 +1,6 @@
-"""Every answer that was paid for, by the content of its request: one SQLite file.
+"""Every answer that was paid for, by a hash of its request: one SQLite file.
+
+The questions are not kept: they are long, say what is in the transcripts, and are made anew from what they were made of.
 
 An answer and what it cost are written in one transaction before anybody sees the answer, so that a process killed at
 any moment pays for no call twice but those that were in flight.
@@ -18,14 +20,14 @@ from misstep.models.request import Answered, Request
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
-    key TEXT PRIMARY KEY, model TEXT NOT NULL, request TEXT NOT NULL, answer TEXT NOT NULL, time REAL NOT NULL
+    key TEXT PRIMARY KEY, model TEXT NOT NULL, answer TEXT NOT NULL, time REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY, time REAL NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, key TEXT NOT NULL,
     outcome TEXT NOT NULL, tokens INTEGER NOT NULL, usd REAL, seconds REAL NOT NULL
 );
 """
-VERSION = 1
+VERSION = 2
 
 
 class CacheError(ModelError):
@@ -69,14 +71,11 @@ class Cache:
     def put(self, role: str, request: Request, key: str, answer: Answered) -> None:
         """Keep an answer and what it cost, both or neither. Raises CacheError."""
         now = time.time()
-        asked = json.dumps([[m.role, m.text] for m in request.messages], ensure_ascii=False)
         kept = json.dumps(answer.plain(), ensure_ascii=False)
         tokens = answer.input_tokens + answer.output_tokens
         try:
             with self._transaction():
-                self._db.execute(
-                    "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?)", (key, request.model, asked, kept, now)
-                )
+                self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", (key, request.model, kept, now))
                 self._db.execute(
                     "INSERT INTO calls (time, role, model, key, outcome, tokens, usd, seconds) VALUES (?,?,?,?,?,?,?,?)",
                     (now, role, request.model, key, "ok", tokens, answer.usd, answer.seconds),

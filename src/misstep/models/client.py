@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from misstep.models import structured
-from misstep.models.budget import CHARACTERS_PER_TOKEN, Budget, Hold
+from misstep.models.budget import Budget, Hold
 from misstep.models.cache import Cache
-from misstep.models.errors import InvalidAnswer, NotCached, Rejected, Unreachable
-from misstep.models.request import Answered, Message, Request, conversation
+from misstep.models.errors import Busy, InvalidAnswer, NotCached, Rejected, Unreachable
+from misstep.models.prices import estimate, price_known
+from misstep.models.request import CHARACTERS_PER_TOKEN, Answered, Message, Request, conversation
 from misstep.models.settings import Role, Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from misstep.models.direct import Direct
     from misstep.models.provider import Provider
 
 T = TypeVar("T")
@@ -65,15 +67,13 @@ class Client:
         self.budget = Budget(settings.usd, settings.tokens, cache.spent())
         self.hits = 0
         """Calls answered by the cache."""
-        self._providers: dict[str, Provider] = {}
+        self._providers: dict[str, Provider | Direct] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._flying: dict[str, asyncio.Future[Answered]] = {}
         if settings.usd is not None and not offline:
             self._prices()
 
     def _prices(self) -> None:
-        from misstep.models.provider import price_known
-
         for name, role in self.settings.roles.items():
             if not price_known(role):
                 raise SettingsError(f"roles.{name}: no price is known for {role.model}: a budget in usd needs price")
@@ -89,6 +89,9 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for provider in self._providers.values():
+            await provider.close()
+        self._providers.clear()
         self.cache.close()
 
     async def ask(
@@ -160,11 +163,9 @@ class Client:
     async def _call(self, role: str, given: Role, request: Request, key: str) -> Answered:
         if self.offline:
             raise NotCached(f"offline, and the cache has no answer of {given.model} to this question of the {role}")
-        from misstep.models.provider import Busy, Provider, estimate
-
         provider = self._providers.get(role)
         if provider is None:
-            provider = self._providers[role] = Provider(given)
+            provider = self._providers[role] = _provider(given)
         tokens = round(request.characters() / CHARACTERS_PER_TOKEN)
         hold = Hold(tokens + given.max_tokens, estimate(given, tokens, given.max_tokens))
         charged = Hold(tokens, estimate(given, tokens, 0))
@@ -203,6 +204,16 @@ class Client:
         """Seconds before the next try: what the server asks for, else doubling; spread, so that callers do not come at once."""
         grown = min(LONGEST_WAIT, self._first_wait * 2.0 ** (tried - 1)) * self._spread.uniform(0.5, 1.0)
         return grown if asked is None else min(LONGEST_WAIT, max(asked, 0.0)) + grown / 10
+
+
+def _provider(role: Role) -> Provider | Direct:
+    if role.provider == "openai" and role.base_url and not role.sdk:
+        from misstep.models.direct import Direct
+
+        return Direct(role)
+    from misstep.models.provider import Provider
+
+    return Provider(role)
 
 
 @cache

@@ -11,6 +11,17 @@ class Unreachable(ModelError):
     """The server was busy, broken or silent through all retries."""
 
 
+class Busy(ModelError):
+    """One try failed, and another may succeed."""
+
+    def __init__(self, message: str, after: float | None = None, sent: bool = False) -> None:
+        super().__init__(message)
+        self.after = after
+        """Seconds that the server asked us to wait."""
+        self.sent = sent
+        """The request reached the server, which may have charged for it."""
+
+
 class Rejected(ModelError):
     """The server refuses this request, and would again: a wrong key or model, a context too long, no credit."""
 

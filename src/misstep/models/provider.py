@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from misstep.models.errors import ModelError, Rejected
+from misstep.models.errors import Busy, Rejected
 from misstep.models.request import Answered, Request
 
 if TYPE_CHECKING:
@@ -38,17 +38,6 @@ _BUSY = (
     exceptions.ModelRequestTimeout,
 )
 _ANSWER = "answer"
-
-
-class Busy(ModelError):
-    """Worth another try."""
-
-    def __init__(self, message: str, after: float | None = None, sent: bool = False) -> None:
-        super().__init__(message)
-        self.after = after
-        """Seconds that the server asked us to wait."""
-        self.sent = sent
-        """The request reached the server, which may have charged for it."""
 
 
 class Provider:
@@ -92,6 +81,9 @@ class Provider:
             raise Busy(_one_line(str(error)), None, True) from None
         return self._answered(response, time.monotonic() - began)
 
+    async def close(self) -> None:
+        """Its connections are shared, and end with the process."""
+
     def _settings(self, request: Request) -> Any:
         given = {name: value for name, value in request.settings.items() if value is not None}
         return {**given, "timeout": self.role.timeout, "request_timeout": self.role.timeout, "max_retries": 0}
@@ -127,36 +119,6 @@ def _priced(answer: Answered, role: Role, response: ModelResponse) -> Answered:
         return replace(answer, usd=float(response.cost().total_price))
     except (LookupError, AssertionError, ValueError):
         return answer
-
-
-def price_known(role: Role) -> bool:
-    """Whether calls of this role have a price: given, or in the list that comes with pydantic-ai."""
-    if role.price is not None:
-        return True
-    if role.base_url:
-        return False
-    from genai_prices import Usage, calc_price
-
-    try:
-        calc_price(Usage(input_tokens=1, output_tokens=1), role.name, provider_id=role.provider)
-    except LookupError:
-        return False
-    return True
-
-
-def estimate(role: Role, input_tokens: int, output_tokens: int) -> float:
-    """Dollars of a call of that size; 0 where no price is known."""
-    if role.price is not None:
-        return role.price.of(input_tokens, 0, output_tokens)
-    if role.base_url:
-        return 0.0
-    from genai_prices import Usage, calc_price
-
-    usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-    try:
-        return float(calc_price(usage, role.name, provider_id=role.provider).total_price)
-    except LookupError:
-        return 0.0
 
 
 def _model(role: Role) -> Model:

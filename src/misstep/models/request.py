@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+CHARACTERS_PER_TOKEN = 3.0
+"""A careful estimate: English has four, code and JSON about three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,17 @@ class Request:
     @property
     def key(self) -> str:
         """SHA-256 of the request: equal requests have equal answers. The server's address is no part of it."""
-        plain = asdict(self)
-        return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        plain = [self.model, _text(self.schema), self.structured, self.settings, self.sample]
+        made = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+        for message in self.messages:  # with its length, so that no two conversations are the same bytes
+            text = message.text.encode("utf-8", "surrogatepass")
+            made.update(f"\n{message.role} {len(text)}\n".encode())
+            made.update(text)
+        return made.hexdigest()
 
     def characters(self) -> int:
         """Of everything that is sent."""
-        schema = len(json.dumps(self.schema)) if self.schema else 0
-        return schema + sum(len(message.text) for message in self.messages)
+        return len(_text(self.schema)) + sum(len(message.text) for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,8 @@ class Answered:
 
     def plain(self) -> dict[str, Any]:
         """As kept in the cache."""
-        return {name: value for name, value in asdict(self).items() if name == "text" or value not in ("", (), None)}
+        made = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in made.items() if name == "text" or value not in ("", (), None)}
 
     @classmethod
     def from_plain(cls, given: Mapping[str, Any]) -> Answered:
@@ -76,6 +84,21 @@ class Answered:
         for name in ("logprobs", "token_ids"):
             whole[name] = tuple(whole.get(name, ()))
         return cls(**whole)
+
+
+_texts: dict[int, tuple[Mapping[str, Any], str]] = {}
+
+
+def _text(schema: Mapping[str, Any] | None) -> str:
+    """The schema as JSON; kept, for the few schemas there are."""
+    if schema is None:
+        return ""
+    known = _texts.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_texts) > 200:
+            _texts.clear()
+        known = _texts[id(schema)] = (schema, json.dumps(schema, sort_keys=True))
+    return known[1]
 
 
 def conversation(messages: Sequence[Message]) -> tuple[Message, ...]:

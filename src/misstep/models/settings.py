@@ -67,6 +67,8 @@ class Role:
     price: Price | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Passed on to the server as it is."""
+    sdk: bool = False
+    """Ask through the provider's SDK where base_url is given, too; else such a server is spoken to directly, which is faster."""
 
     @property
     def provider(self) -> str:
@@ -179,6 +181,10 @@ def _role(where: str, given: Mapping[str, Any]) -> Role:
         if parts["input"] is None or parts["output"] is None:
             raise SettingsError(f"{prefix}price: input and output are dollars per million tokens")
         made["price"] = Price(parts["input"], parts["output"], parts["cached"])
+    if "sdk" in given:
+        if not isinstance(given["sdk"], bool):
+            raise SettingsError(f"{prefix}sdk is true or false, not {given['sdk']!r}")
+        made["sdk"] = given["sdk"]
     if "extra_body" in given:
         made["extra_body"] = dict(_table(given, "extra_body", prefix))
     return Role(**made)
