@@ -10,6 +10,8 @@ import os
 import time
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from misstep.models.errors import Busy, Rejected
 from misstep.models.request import CHARACTERS_PER_TOKEN, Answered, Request
@@ -41,6 +43,7 @@ class Direct:
         if role.api_key_env and not key:
             raise Rejected(f"the environment has no {role.api_key_env} (api_key_env of {role.model})")
         self._headers = {"content-type": "application/json", "authorization": f"Bearer {key or 'none'}"}
+        self._proxy = _proxy(self._url)
         self._forms: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -50,7 +53,7 @@ class Direct:
         began = time.monotonic()
         try:
             async with self._open().post(
-                self._url, data=body, headers=self._headers, allow_redirects=False
+                self._url, data=body, headers=self._headers, proxy=self._proxy, allow_redirects=False
             ) as response:
                 status, raw, headers = response.status, await response.read(), response.headers
         except aiohttp.ConnectionTimeoutError as error:
@@ -80,7 +83,7 @@ class Direct:
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
             timeout = aiohttp.ClientTimeout(total=self.role.timeout)
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=timeout, trust_env=True, cookie_jar=aiohttp.DummyCookieJar()
+                connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
             )
         return self._session
 
@@ -127,6 +130,12 @@ class Direct:
             # The body was no answer: a proxy's page, a stream cut off. It may have been charged for.
             raise Busy(f"no answer in the body: {type(error).__name__}: {_words(error)}", None, True) from None
         return found
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for the server; found once (aiohttp's `trust_env` would look at each call)."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 def _form(schema: Mapping[str, Any], structured: str) -> dict[str, Any]:
