@@ -1,0 +1,199 @@
+"""Passes over all cards: each is assigned to types there are, and what several share that no type covers becomes one.
+
+(MiRL, taxonomy: refinement.) A pass looks at the cards that no pass before it could assign, in other batches each time; within a pass
+no batch knows of another, so that their order makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from misstep.profile.build import Parameters, batches, proposal, tail, type_of
+from misstep.profile.cards import Card
+from misstep.profile.merging import Group, Proposal, merge
+from misstep.profile.taxonomy import ErrorType, Key, Taxonomy, examples, slug
+
+if TYPE_CHECKING:
+    from misstep.profile.annotator import Annotator, ProposedType
+    from misstep.profile.asking import Asker
+
+
+@dataclass
+class _State:
+    """Where refinement stands."""
+
+    types: list[ErrorType]
+    assigned: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    """Of cards with at least one type."""
+    passes: list[dict[str, Any]] = field(default_factory=list)
+    tail: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def coverage(self, cards: int) -> float:
+        return len(self.assigned) / cards if cards else 0.0
+
+
+async def refine(
+    taxonomy: Taxonomy, cards: Sequence[Card], annotator: Annotator, asker: Asker[Any], parameters: Parameters
+) -> Taxonomy:
+    """The refined draft: types of at least `share` of the cards, with how coverage grew.
+
+    Raises:
+        Stopped, ImportError.
+    """
+    written = [one for one in cards if one.card]
+    state = _State(list(taxonomy.types), tail=list(taxonomy.tail))
+    while not _ended(state, parameters):
+        await _pass(state, written, annotator, asker, parameters)
+    counts = Counter(name for names in state.assigned.values() for name in names)
+    kept: list[ErrorType] = []
+    small: list[ErrorType] = []
+    for one in sorted(state.types, key=lambda each: each.id):
+        enough = counts[one.id] >= max(1, parameters.share * len(written))
+        (kept if enough else small).append(_with_cards(one, written, state.assigned))
+    state.tail += [
+        {
+            "name": one.name,
+            "definition": one.definition,
+            "batches": one.batches,
+            "cards": one.cards,
+            "why": f"below {parameters.share:g} of the cards",
+        }
+        for one in small
+    ]
+    return replace(
+        taxonomy,
+        stage="refined",
+        types=tuple(kept),
+        tail=tuple(state.tail),
+        passes=tuple(state.passes),
+        cards=len(written),
+        asked=_added(taxonomy.asked, asker.counted()),
+    )
+
+
+def _ended(state: _State, parameters: Parameters) -> bool:
+    """Two passes added too little, and no new type waits for its cards."""
+    last = state.passes[-2:]
+    little = len(last) == 2 and all(one["gain"] < parameters.gain for one in last) and not last[-1]["added"]
+    return not state.types or little or len(state.passes) >= parameters.passes
+
+
+async def _pass(
+    state: _State, cards: Sequence[Card], annotator: Annotator, asker: Asker[Any], parameters: Parameters
+) -> None:
+    number = len(state.passes) + 1
+    open_ = [one for one in cards if one.key not in state.assigned]
+    mixed = [one for batch in batches(open_, len(open_) or 1, parameters.seed + number) for one in batch]
+    groups = [mixed[at : at + parameters.assigned] for at in range(0, len(mixed), parameters.assigned)]
+    before, types = len(state.assigned), tuple(state.types)
+    found: list[tuple[int, list[Card], list[tuple[str, ...]], list[ProposedType]]] = []
+
+    async def ask(one: tuple[int, list[Card]]) -> tuple[list[tuple[str, ...]], list[ProposedType]]:
+        return await annotator.assign(types, [card.card for card in one[1]])
+
+    def keep(
+        one: tuple[int, list[Card]],
+        answer: tuple[list[tuple[str, ...]], list[ProposedType]] | None,
+        failure: str,
+    ) -> None:
+        if answer is not None:
+            found.append((*one, *answer))
+
+    await asker.all("assign", list(enumerate(groups)), ask, keep, len(groups))
+    proposals: list[Proposal] = []
+    for at, batch, names, new in found:
+        state.assigned.update({card.key: ids for card, ids in zip(batch, names, strict=True) if ids})
+        proposals += [proposal(one, batch, at, 0) for one in new]
+    added = await _new(state, proposals, cards, annotator, asker, parameters, number)
+    state.passes.append(
+        {
+            "pass": number,
+            "types": len(types),
+            "asked": len(open_),
+            "covered": len(state.assigned),
+            "coverage": round(state.coverage(len(cards)), 6),
+            "gain": round((len(state.assigned) - before) / len(cards), 6),
+            "added": sorted(one.id for one in added),
+        }
+    )
+    state.types += added
+
+
+async def _new(
+    state: _State,
+    proposals: Sequence[Proposal],
+    cards: Sequence[Card],
+    annotator: Annotator,
+    asker: Asker[Any],
+    parameters: Parameters,
+    number: int,
+) -> list[ErrorType]:
+    """What was proposed in a pass, but for what the annotator says is a type that there is already."""
+    by_key = {one.key: one for one in cards}
+    texts = {one.key: one.card for one in cards}
+    ids = {one.id for one in state.types}
+    groups = await merge(proposals, texts, annotator, asker, parameters.similarity)
+    fresh = [one for one in groups if slug(one.wording[0]) not in ids]
+    environments = {one.task for one in cards}
+    shared: list[Group] = []
+    alone: list[Group] = []
+    for one in fresh:
+        spread = len({by_key[key].task for key in one.cards})
+        (shared if spread >= min(2, len(environments)) else alone).append(one)
+    known = await _known(shared, state.types, annotator, asker, parameters.similarity)
+    state.tail += [{**tail(one, f"in one environment only (pass {number})")} for one in alone]
+    return [type_of(one, by_key, number) for one in shared if id(one) not in known]
+
+
+async def _known(
+    groups: Sequence[Group], types: Sequence[ErrorType], annotator: Annotator, asker: Asker[Any], way: str
+) -> set[int]:
+    """The id() of the groups that the annotator takes for one of the three types nearest to them."""
+    import numpy as np
+
+    from misstep.profile.merging import NEAREST
+    from misstep.profile.similarity import vectors
+
+    if not groups or not types:
+        return set()
+    said = [f"{one.wording[0]}. {one.wording[1]}" for one in groups]
+    rows = vectors([*said, *(f"{one.name}. {one.definition}" for one in types)], way)
+    like = rows[: len(said)] @ rows[len(said) :].T
+    pairs = [(one, types[int(j)]) for one, row in zip(groups, like, strict=True)
+             for j in np.argsort(-row, kind="stable")[:NEAREST]]  # fmt: skip
+    known: set[int] = set()
+
+    async def ask(pair: tuple[Group, ErrorType]) -> bool:
+        return await annotator.same(pair[0].wording, (pair[1].name, pair[1].definition))
+
+    def keep(pair: tuple[Group, ErrorType], answer: bool | None, failure: str) -> None:
+        if answer:
+            known.add(id(pair[0]))
+
+    await asker.all("same", pairs, ask, keep, len(pairs))
+    return known
+
+
+def _with_cards(one: ErrorType, cards: Sequence[Card], assigned: Mapping[Key, tuple[str, ...]]) -> ErrorType:
+    """The type with its cards counted; as examples, cards of no other type before those of several."""
+    mine = [card for card in cards if one.id in assigned.get(card.key, ())]
+    only = examples((card.key, card.task, card.card) for card in mine if len(assigned[card.key]) == 1)
+    if len(only) < 5:
+        taken = {example.key for example in only}
+        more = examples((card.key, card.task, card.card) for card in mine if card.key not in taken)
+        only = (*only, *more)[:5]
+    return replace(one, cards=len(mine), examples=only)
+
+
+def _added(one: Mapping[str, Mapping[str, int]], other: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Counts of both stages together."""
+    return {
+        what: {
+            kind: one.get(what, {}).get(kind, 0) + other.get(what, {}).get(kind, 0)
+            for kind in sorted({*one.get(what, {}), *other.get(what, {})})
+        }
+        for what in sorted({*one, *other})
+    }
