@@ -160,16 +160,15 @@ class _Going:
         step.metrics = {"prompt_tokens": reply.last.input_tokens, "completion_tokens": reply.last.output_tokens}
         self.ended.steps.append(step)
         self.messages.append(Message("assistant", answer))
-        command, said = forms.command_of(answer), forms.spoken(answer)
+        command = forms.command_of(answer)
         if command is None:
             self.step += 1
             self._tell(forms.ONE)
             return True
         if forms.submits(command):
             step.stop = True
-            return self._stop(said or answer, turn="branch")
-        if said:
-            self.at.treatment.see(Say(self.at.treatment.index, self.step, said))
+            return self._stop(answer, turn="branch")
+        self.at.treatment.see(Say(self.at.treatment.index, self.step, answer))  # as a record of it will have it
         self.calls += 1
         call = Call(f"c{self.step}.{self.calls}", "bash", "shell", {"command": command}, command)
         call.timeout = self.loop.command_seconds

@@ -1,0 +1,237 @@
+"""Codex and Claude Code from a decision point on: a trial of Harbor's that begins in the branched state, with the conversation
+restored through `load_trajectory` (ATIF).
+
+The container is one of our sandboxes: it starts on the layers of the point's state, or, where processes live on there, replays
+the recorded commands by itself before the agent comes. These agents go on only with a message of a user's. At a stop that is
+the arm's text, as a hook's would be; with nothing to say there is nothing to run, and the verifier judges the state as it is.
+At a call the text stands below the call's result (or in its place, where it is denied), and the message is `Go on.` in every
+arm. The policy acts once, at the point: no hook runs in the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from misstep.experiment.archive import now
+from misstep.experiment.branch.engines import CONTINUED, Work, judged
+from misstep.experiment.branch.records import Branched
+from misstep.experiment.branch.treatment import PointLost, Said, treatment
+from misstep.experiment.classify import attempt_of
+from misstep.sandbox.base import SandboxError, shorten
+from misstep.sandbox.record import Recorded, Recording
+from misstep.trajectory import Before, Stop, Trajectory, atif_out
+from misstep.trajectory.model import Result, Step
+
+if TYPE_CHECKING:
+    from harbor.models.trial.config import TrialConfig
+
+    from misstep.experiment.branch.design import BranchDesign
+    from misstep.sandbox.base import Root
+
+GO_ON = "Go on."
+"""What an agent is told, in every arm alike, to go on from a call."""
+AGENTS = {
+    "codex": "misstep.experiment.branch.restored:RestoredCodex",
+    "claude-code": "misstep.experiment.branch.restored:RestoredClaudeCode",
+}
+ENVIRONMENT = "misstep.experiment.branch.restored:BranchedEnvironment"
+TRIALS = "trials"
+
+
+class InTrials:
+    """Continuations as trials of Harbor's. An `Engine`."""
+
+    def __init__(self, plain: Mapping[str, Any], design: BranchDesign, folder: Path, root: Root) -> None:
+        os.environ.setdefault("HARBOR_TELEMETRY", "0")
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        self.plain, self.design, self.folder, self.root = plain, design, folder, root
+        self.ends_session = bool(design.environment.kwargs.get("end_session", False))
+        (folder / CONTINUED).mkdir(exist_ok=True)
+
+    async def run(self, work: Work) -> Branched:
+        """See `Engine.run`."""
+        began = time.monotonic()
+        common: dict[str, Any] = {"started": now(), "agent": self.design.agent.name, "simulated": self.design.simulated}
+        try:
+            told = self._told(work)
+            if work.rebuilt.pending is None and not told.text:
+                return await self._as_it_is(work, began, common)
+            return await self._trial(work, told, began, common)
+        except SandboxError as error:
+            fault = " ".join(str(error).split())[:300]
+        except Exception as error:  # whatever Harbor raises before a trial is one
+            fault = f"the trial could not be run: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return work.record(termination="invalid", fault=fault, total_seconds=_since(began), **common)
+
+    def _told(self, work: Work) -> Said:
+        """What the arm says at the point."""
+        rebuilt = work.rebuilt
+        arm = treatment(self.plain, rebuilt.point, work.arm, rebuilt.past, self.design.texts)
+        step = len(rebuilt.cut.steps) - 1
+        if rebuilt.pending is not None:
+            return arm.consider(Before(arm.index, step, rebuilt.pending))
+        return arm.consider(Stop(arm.index, step, rebuilt.stopping or ""))
+
+    async def _as_it_is(self, work: Work, began: float, common: dict[str, Any]) -> Branched:
+        """The agent stops, and nobody says anything: only the verifier is left."""
+        box, shell = (await asyncio.to_thread(work.rebuilt.prefix.branch, 1))[0]
+        try:
+            shell.close()
+            passed, reward = await judged(work.task, box, self.ends_session)
+        finally:
+            await asyncio.to_thread(box.stop)
+        end = "pass" if passed else "fail"
+        return work.record(termination=end, passed=passed, reward=reward, total_seconds=_since(began), **common)
+
+    async def _trial(self, work: Work, told: Said, began: float, common: dict[str, Any]) -> Branched:
+        from harbor.trial.trial import Trial
+
+        rebuilt, point = work.rebuilt, work.rebuilt.point
+        layers: tuple[Path, ...] = rebuilt.prefix.state.layers.own if rebuilt.prefix.state is not None else ()
+        recording = None if rebuilt.prefix.state is not None else rebuilt.prefix.recording
+        whole, discard = _copied(rebuilt.cut), None
+        if rebuilt.pending is not None:
+            result, state = await asyncio.to_thread(self._called, work, told)
+            if state is not None:
+                layers, discard = state.layers.own, state
+            whole.steps[-1].calls.append(rebuilt.pending)
+            whole.steps[-1].results[rebuilt.pending.id] = result
+        try:
+            path = self.folder / CONTINUED / f"{work.name}.json"
+            atif_out.write_file(whole, path)
+            prompt = GO_ON if rebuilt.pending is not None else told.text
+            made = self._config(work, path, prompt, layers, recording)
+            trial = await Trial.create(made)
+            await trial.run()
+        finally:
+            if discard is not None:
+                await asyncio.to_thread(discard.discard)
+        folder = self.folder / TRIALS / work.name
+        attempt = await asyncio.to_thread(attempt_of, folder, task=point.task, arm=work.arm, root=self.folder)
+        return work.record(
+            termination=attempt.termination,
+            passed=attempt.passed,
+            reward=attempt.reward,
+            fault=attempt.fault and f"{attempt.fault}: {attempt.extra.get('exception_message', '')}"[:300],
+            model=attempt.model,
+            answers=max(0, (attempt.steps or 0) - sum(step.source == "agent" for step in whole.steps)),
+            input_tokens=attempt.input_tokens or 0,
+            cached_tokens=attempt.cached_tokens or 0,
+            output_tokens=attempt.output_tokens or 0,
+            cost_usd=attempt.cost_usd,
+            seconds=attempt.seconds or 0.0,
+            total_seconds=_since(began),
+            fired={point.policy: 1} if told.text else {},
+            behaviour=attempt.behaviour.get(point.misstep),
+            trajectory=f"{TRIALS}/{work.name}",
+            **common,
+        )
+
+    def _called(self, work: Work, told: Said) -> tuple[Result, Any]:
+        """What the call at the point gives in this arm, and the state after it (None where it was denied)."""
+        rebuilt = work.rebuilt
+        call = rebuilt.pending
+        assert call is not None
+        if told.action == "deny":
+            return Result(told.text, None, None, "refused"), None
+        if call.command is None:
+            raise PointLost("the call at the point is none of a shell: it cannot be made before the agent is there")
+        if rebuilt.prefix.state is None:
+            raise PointLost("processes live on at the point, and its call has yet to run: a trial cannot begin there")
+        recording = rebuilt.prefix.recording
+        box, shell = rebuilt.prefix.branch(1)[0]
+        try:
+            if recording.lasting:
+                seen = shell.run(call.command, timeout=call.timeout)
+                text, code, late = seen.output, seen.exit_code, seen.timed_out
+            else:
+                done = box.exec(call.command, cwd=call.cwd or recording.workdir, timeout=call.timeout, merge=True)
+                text, code, late = done.text, done.exit_code, done.timed_out
+            shell.close()
+            if box.processes():
+                raise PointLost("the call at the point leaves processes: a trial cannot begin after it")
+            result = Result(shorten(text), code, None if code is None else code != 0, timed_out=late)
+            if told.text:
+                result.output = f"{result.output.rstrip()}\n\n{told.text}"
+            return result, box.snapshot()
+        finally:
+            box.stop()
+
+    def _config(
+        self, work: Work, conversation: Path, prompt: str, layers: tuple[Path, ...], recording: Recording | None
+    ) -> TrialConfig:
+        from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
+
+        given, agent = self.design.environment, self.design.agent
+        kwargs: dict[str, Any] = {**agent.kwargs, "misstep": {"prompt": prompt}}
+        if agent.version:
+            kwargs["version"] = agent.version
+        fields = set(EnvironmentConfig.model_fields) - {"type", "import_path", "kwargs"}
+        own = {key: value for key, value in given.kwargs.items() if key not in fields}
+        own["layers"] = [str(path) for path in layers]
+        if recording is not None:
+            own["recording"] = _told_recording(work, recording)
+        folder = (self.folder / TRIALS).resolve()
+        folder.mkdir(exist_ok=True)
+        return TrialConfig(
+            task=TaskConfig(path=work.task.path.resolve()),
+            trial_name=work.name,
+            trials_dir=folder,
+            agent=AgentConfig(
+                import_path=agent.import_path or AGENTS[agent.name],
+                model_name=agent.model or None,
+                kwargs=kwargs,
+                env=agent.env,
+                load_trajectory=str(conversation.resolve()),
+            ),
+            environment=EnvironmentConfig(
+                import_path=given.import_path or ENVIRONMENT,
+                kwargs=own,
+                **{key: value for key, value in given.kwargs.items() if key in fields},
+            ),
+        )
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)
+
+
+def _copied(cut: Trajectory) -> Trajectory:
+    """The steps of a conversation that its agent had, without what its own program adds anew when it goes on."""
+    first = next((n for n, step in enumerate(cut.steps) if step.source == "agent"), len(cut.steps))
+    steps = [step for n, step in enumerate(cut.steps) if n >= first or (step.source == "user" and step.prompt)]
+    made = Trajectory("", "atif", cut.agent, steps, "", cut.agent_version, cut.model, cut.cwd)
+    old = steps[-1]
+    last = Step(old.source, old.message, old.reasoning, list(old.calls), dict(old.results))
+    last.time, last.id, last.model, last.metrics, last.prompt = old.time, old.id, old.model, old.metrics, old.prompt
+    made.steps = [*steps[:-1], last]
+    return made
+
+
+def _told_recording(work: Work, recording: Recording) -> list[Any]:
+    """A recording with what its first replay showed, as JSON: a trial's settings are JSON."""
+    rows = []
+    for one in work.rebuilt.prefix.compared:
+        row = {key: value for key, value in asdict(one.recorded).items() if value not in (None, (), "")}
+        rows.append([row, one.grade, one.replays[0].output, one.replays[0].exit_code])
+    return [{"lasting": recording.lasting, "workdir": recording.workdir}, *rows]
+
+
+def recording_from(given: list[Any]) -> tuple[Recording, list[tuple[str, str, int | None]]]:
+    """(the recording, (grade, output, exit code) of each command) of what `_told_recording` made."""
+    head, *rows = given
+    commands, shown = [], []
+    for row, grade, output, code in rows:
+        edits = tuple(cast("tuple[str, str, str]", tuple(edit)) for edit in row.get("edits", ()))
+        commands.append(replace(Recorded(**{k: v for k, v in row.items() if k != "edits"}), edits=edits))
+        shown.append((grade, output, code))
+    return Recording(tuple(commands), head["lasting"], head["workdir"]), shown
+
+
+__all__ = ["InTrials", "recording_from"]
