@@ -110,3 +110,24 @@ def test_the_end_of_a_private_key_is_not_shown():
     body = "\n".join(["MIIEpAIBAAKCAQEA0123456789abcdefMIIEpAIBAAKCAQEA0123456789abcdef"] * 30)
     key = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----"
     assert "MIIE" not in ends(f"start\n{key}\nend of the output", 600)
+
+
+def test_the_look_ahead_for_hints_loses_nothing():
+    """`redact` skips the search in texts that cannot hold a match: never in one that does, whatever is around it."""
+    from random import Random
+
+    from misstep.scan import redact as module
+
+    pieces = [
+        *SECRETS.values(), "PaSSword=", "hunter2", "paſſword: 'tell no one'", "-u me:", "--user=", "https://a:b", "@host", "BEARER ", "x-api-key: ",
+        "mysql -p", "MariaDB --x -p'", "sshpass -p ", "abcDEF1234567890abcd", "-----BEGIN OPENSSH PRIVATE KEY-----", "\n", " ", '"', "'", "=", "word",
+        "to\u212aen=", "glpat-", "sk_live_", "ya29.", "SG.", "dop_v1_", "pypi-", "xapp-", "hooks.slack.com/services/", "gho_", "AIDA", "credential: ",
+    ]  # fmt: skip
+    draw = Random(5)
+    hits = 0
+    for _ in range(4000):
+        text = "".join(draw.choices(pieces, k=draw.randrange(1, 7)))
+        whole = module._VALUE.sub(module._replace, module._WHOLE.sub(MARK, text))
+        assert redact(text) == whole
+        hits += whole != text
+    assert hits > 1000
