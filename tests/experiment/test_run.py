@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,22 @@ def test_hooks_of_an_agent_that_is_not_root(made: Made) -> None:
     assert {(a.termination, a.fault) for a in made.attempts()} == {("pass", "")}
     for log in made.folder.glob("trials/*/agent/misstep/guard/sessions/*/*/log.jsonl"):
         assert os.access(log, os.R_OK)
+
+
+@pytest.mark.slow
+def test_a_task_of_several_steps_has_its_arm_in_each(made: Made) -> None:
+    path = made.task("several", PASS)
+    for name in ("one", "two"):
+        shutil.copytree(path / "tests", path / f"steps/{name}/tests")
+        (path / f"steps/{name}/instruction.md").write_text(PASS)
+    with (path / "task.toml").open("a") as file:
+        file.write('[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n')
+    made.lock(arms=("baseline", "sham"), concurrency=1)
+    Runner(made.folder).run()
+    for attempt in made.attempts():
+        assert (attempt.termination, attempt.fault) == ("pass", "")
+        logs = sorted((made.folder / attempt.trial).glob("steps/*/agent/misstep/guard/sessions/*/*/log.jsonl"))
+        assert [json.loads(log.read_text().splitlines()[0])["arm"] for log in logs] == [attempt.arm] * 2
 
 
 @pytest.mark.slow
