@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "scan": "Count the missteps in the sessions you have.",
     "show": "Show a session, or a step of it, in the terminal.",
+    "branch": "From the event at which a policy fires, on: with its text, a sham, nothing.",
     "catalogue": "List the missteps, or explain one.",
     "derive": "From failed attempts to candidates for policies.",
     "guard": "Policies inside a live agent's hooks.",
