@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +93,7 @@ class TestExec:
 
     def test_another_user(self, box: BubblewrapSandbox) -> None:
         if box.exec("chown 1000 /app").exit_code:
-            with pytest.raises(SandboxError, match="subuid"):
+            with pytest.raises(SandboxError, match="only root"):
                 box.exec("id", user="agent")
             return
         assert box.exec("id -un; touch /usr/x /etc/x", user="agent").text == "agent\n"
@@ -538,15 +541,47 @@ class TestNothingIsLeft:
         assert eventually(lambda: processes_with("4346") and processes_with("4345"))
         host.kill()
         host.wait()
-        began = time.monotonic()
         assert eventually(lambda: not processes_with("434"), 2)
-        assert time.monotonic() - began < 1.0
         host.stdout.close()
         assert folder.exists()
         assert owner.collect(store.directory()) >= 1
         assert not folder.exists()
         for place in cgroups.places():
             assert list(place.path.glob(f"{folder.name}.*")) == []
+
+    def test_how_soon_all_is_gone_after_a_kill(self, root) -> None:  # type: ignore[no-untyped-def]
+        """Nothing of ours has to be scheduled but the inits themselves: within 100 ms, unless the machine cannot end plain
+        processes as soon. The best of three, since other work may run on it; none takes a second."""
+        program = (
+            "import time\nfrom misstep.sandbox import roots\nfrom misstep.sandbox.bubblewrap import BubblewrapSandbox\n"
+            "boxes = [BubblewrapSandbox(roots.host()) for _ in range(5)]\n"
+            "for box in boxes:\n    box.start()\n"
+            "    box.exec('setsid sleep 4949 & nohup sleep 4949 > /dev/null 2>&1 & true')\n"
+            "print('ready', flush=True)\ntime.sleep(60)\n"
+        )
+        took = []
+        for _ in range(3):
+            host = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+            assert host.stdout is not None and host.stdout.readline() == "ready\n"
+            children = {int(p.name): p for p in Path("/proc").iterdir() if p.name.isdigit()}
+            parents = {}
+            for pid, path in children.items():
+                with contextlib.suppress(OSError):
+                    parents[pid] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            inside = [host.pid]
+            for pid in inside:
+                inside += [child for child, parent in parents.items() if parent == pid]
+            fds = [os.pidfd_open(pid) for pid in inside[1:]]
+            assert len(fds) >= 5 * 4  # bubblewrap, init and two daemons each
+            began = time.monotonic()
+            host.kill()
+            for fd in fds:
+                assert select.select([fd], [], [], 2)[0]
+                os.close(fd)
+            took.append(time.monotonic() - began)
+            host.wait()
+            host.stdout.close()
+        assert max(took) < 1.0 and min(took) < 0.1, took
 
     def test_a_process_that_just_ends(self, root) -> None:  # type: ignore[no-untyped-def]
         program = (
@@ -598,3 +633,50 @@ class TestNothingIsLeft:
             for box in boxes:
                 box.stop()
         assert self.leftovers() == []
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    """A store on a file system of 16 MB."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=755", "tmpfs", folder], capture_output=True).returncode:
+            pytest.skip("only root can mount a small disk")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_is_no_failure_of_a_command(root, small: Path) -> None:  # type: ignore[no-untyped-def]
+    """Output that cannot be kept is said, not shown as none; with room again all goes on."""
+    program = """
+import os, sys
+from pathlib import Path
+from misstep.sandbox import SandboxError, roots
+from misstep.sandbox.bubblewrap import BubblewrapSandbox
+with BubblewrapSandbox(roots.host()) as box:
+    shell, terminal = box.shell(), box.terminal()
+    assert shell.run("echo on").output == terminal.run("echo on").output == box.exec("echo on").text == "on\\n"
+    print(box.exec("head -c 40000000 /dev/zero > /app/x; rm /app/x").exit_code)
+    filler = Path(sys.argv[1], "filler")
+    fd = os.open(filler, os.O_CREAT | os.O_WRONLY)
+    try:
+        while os.write(fd, bytes(4096)):
+            pass
+    except OSError:
+        os.close(fd)
+    for run in (box.exec, shell.run, terminal.run):
+        try:
+            print("shown", run("seq 2000"))
+        except SandboxError as error:
+            print(error)
+    filler.unlink()
+    print(box.exec("echo again").text.strip(), shell.run("echo again").output.strip())
+"""
+    env = {**os.environ, "MISSTEP_SANDBOX_DIR": str(small)}
+    run = subprocess.run([sys.executable, "-c", program, small], capture_output=True, text=True, env=env)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0] == "0" and lines[-1] == "again again"
+    assert len(lines) == 5 and all("could not be kept: No space left" in line for line in lines[1:4]), lines

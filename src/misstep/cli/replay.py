@@ -52,6 +52,8 @@ def command(
     """
     from misstep.sandbox import SandboxError
 
+    if workdir is not None and not workdir.startswith("/"):
+        raise Failure(f"--workdir {workdir}: expected an absolute path")
     try:
         recording = _recording(trajectory)
         if not recording.commands:
@@ -81,6 +83,8 @@ def _recording(name: str) -> Recording:
             return recording
         if not step.isdigit():
             raise Failure(f"{name}: expected the number of a command after #")
+        if int(step) > len(recording.commands):
+            raise Failure(f"{name}: it has {len(recording.commands)} of them: {step} is beyond")
         return replace(recording, commands=recording.commands[: int(step)])
     from misstep.scan.index import Index
     from misstep.scan.lookup import find
@@ -107,11 +111,12 @@ def _start(
     from misstep.sandbox import roots, tasks
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
-    base = roots.find(root)
+    base, mode = roots.find(root), "host" if network else "none"
     if task is not None:
-        base = tasks.Task.load(task).environment(base)
+        loaded = tasks.Task.load(task)
+        made = loaded.sandbox(base, network=mode, workdir=workdir)  # type: ignore[arg-type]
+        return lambda: loaded.sandbox(base, network=mode, workdir=workdir), made.workdir  # type: ignore[arg-type]
     home = workdir or base.workdir
-    mode = "host" if network else "none"
     return lambda: BubblewrapSandbox(base, workdir=home, network=mode), home  # type: ignore[arg-type]
 
 

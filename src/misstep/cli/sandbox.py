@@ -38,7 +38,7 @@ def check() -> None:
     users = {
         "shifted": "65536 users of its own, none of them a user of this machine",
         "subordinate": "your user and those of /etc/subuid",
-        "single": "your user alone: nothing can be given to other users (an entry in /etc/subuid would mend that)",
+        "single": f"your user alone: nothing can be given to other users ({native.why_single()})",
     }[space.kind]
     built = roots.base_tar()
     click.echo(f"bubblewrap  {native.tools().bubblewrap}")
@@ -77,16 +77,30 @@ def build(suite: str, force: bool) -> None:
 @click.option("--network", is_flag=True, help="Give it this machine's network.")
 @debug_option
 def run(words: tuple[str, ...], root: str, task: Path | None, network: bool) -> None:
-    """Run a command in a fresh sandbox; its exit code is the command's."""
+    """Run a command in a fresh sandbox; its exit code is the command's.
+
+    One word is read by a shell; several are a program and its arguments. The command reads what this one is given to read.
+    """
     from misstep.sandbox import SandboxError, roots, tasks
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
     try:
-        base = roots.find(root)
-        if task is not None:
-            base = tasks.Task.load(task).environment(base)
-        with BubblewrapSandbox(base, network="host" if network else "none") as box:
-            done = box.exec(words[0] if len(words) == 1 else list(words))
+        base, mode = roots.find(root), "host" if network else "none"
+        made = (
+            BubblewrapSandbox(base, network=mode)  # type: ignore[arg-type]
+            if task is None
+            else tasks.Task.load(task).sandbox(base, network=mode)  # type: ignore[arg-type]
+        )
+        with made as box:
+            given = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
+            running = box.begin(words[0] if len(words) == 1 else list(words), stdin=given)
+            try:
+                done = running.wait()
+            finally:
+                running.close()
+        if done.timed_out or done.flooded:
+            why = "ran for more than 600 seconds" if done.timed_out else "wrote more than 16 MB"
+            click.echo(f"misstep: the command {why}: it was ended", err=True)
     except SandboxError as error:
         if debugging():
             raise

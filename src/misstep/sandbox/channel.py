@@ -17,7 +17,7 @@ from misstep.sandbox.base import SandboxError, SandboxGone
 from misstep.sandbox.users import User
 
 _HEADER = struct.Struct("=10IQQ")
-_REPLY = struct.Struct("=iiqq")
+_REPLY = struct.Struct("=iiqii")
 _EXEC, _KILL, _LIST, _END, _MARK, _HANG_UP = 1, 2, 3, 4, 5, 6
 _STARTED, _EXITED, _FAILED = 1, 2, 3
 _AGENT, _HAS_STDIN, _PUMP_OUT, _PUMP_ERR, _MERGED, _TERMINAL, _SPARE_MARKED = 1, 2, 4, 8, 16, 32, 64
@@ -70,9 +70,13 @@ class Answer:
             data = os.read(self._read, _REPLY.size)
             if len(data) < _REPLY.size:
                 raise SandboxGone("the sandbox ended while a command ran in it")
-            kind, value, cpu, held = _REPLY.unpack(data)
+            kind, value, cpu, held, lost = _REPLY.unpack(data)
             if kind == _FAILED:
                 raise NotStarted(value)
+            if lost:
+                raise SandboxError(
+                    f"the output of a command could not be kept: {os.strerror(lost)} (where sandboxes are kept)"
+                )
             if kind == _EXITED:
                 return Ended(value, cpu / 1e6, held > 0)
             self.pid = value
@@ -83,7 +87,7 @@ class Answer:
             data = os.read(self._read, _REPLY.size)
             if len(data) < _REPLY.size:
                 raise SandboxGone("the sandbox ended while a command was started in it")
-            kind, value, _, _ = _REPLY.unpack(data)
+            kind, value, *_ = _REPLY.unpack(data)
             if kind == _FAILED:
                 raise NotStarted(value)
             self.pid = value

@@ -157,7 +157,8 @@ struct header { /* host byte order: both ends run on one machine */
 struct reply {
     int32_t kind, value; /* STARTED pid | EXITED wait status | FAILED errno */
     int64_t cpu_us;
-    int64_t open; /* outputs that something else still holds: the host's files are written to later on */
+    int32_t open; /* outputs that something else still holds: the host's files are written to later on */
+    int32_t lost; /* errno of output that could not be written to the host's files since the last answer */
 };
 
 struct child {
@@ -170,8 +171,11 @@ struct child {
 static struct child *children;
 static size_t n_children, room;
 
+static int lost; /* the errno of output that the host's files did not take: told with the next answer */
+
 static void report(int fd, int32_t kind, int32_t value, const struct rusage *use, int open) {
-    struct reply r = {kind, value, 0, open};
+    struct reply r = {kind, value, 0, open, kind == EXITED ? lost : 0};
+    if (kind == EXITED) lost = 0;
     if (use)
         r.cpu_us = (use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1000000LL + use->ru_utime.tv_usec + use->ru_stime.tv_usec;
     ssize_t ignored = write(fd, &r, sizeof r);
@@ -214,7 +218,10 @@ static int move(struct pump *p) {
         if (got == 0) return 0;
         if (!fstat(p->to, &seen) && (p->tell < 0 ? (uint64_t)seen.st_size : (uint64_t)seen.st_blocks * 512) < p->most) /* else dropped: the host has seen enough */
             for (ssize_t done = 0, n; done < got; done += n)
-                if ((n = write(p->to, block + done, got - done)) <= 0) break;
+                if ((n = write(p->to, block + done, got - done)) <= 0) {
+                    lost = errno;
+                    break;
+                }
         if (p->tell >= 0 && write(p->tell, &one, sizeof one) < 0) {} /* full: its reader has been told */
     }
     return 1;

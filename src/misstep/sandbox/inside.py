@@ -220,7 +220,7 @@ class Inside:
         user = look_up(key, files)
         if self.single_user and (user.uid or user.gid):
             raise SandboxError(
-                f"only root can run commands here: this user has no /etc/subuid entry (user {key} was asked for)"
+                f"only root can run commands here, not {key}: there is no second user (misstep sandbox check says why)"
             )
         return user
 

@@ -229,6 +229,20 @@ def _map(pid: int) -> tuple[str, int, int]:
     return "single", uid, gid
 
 
+def why_single() -> str:
+    """What would give an ordinary user's sandboxes more than one user."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
+    files = [file for file in ("/etc/subuid", "/etc/subgid") if not _subordinate(file, name, os.geteuid())]
+    if files:
+        return f"{name} has no entry of 65536 users in {' and '.join(files)}: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}"
+    if not (shutil.which("newuidmap") and shutil.which("newgidmap")):
+        return "newuidmap is missing: apt-get install uidmap"
+    return "newuidmap refuses the entry in /etc/subuid"
+
+
 def _why_no_namespace(said: str) -> str:
     for name, value in (
         ("kernel.apparmor_restrict_unprivileged_userns", "1"),

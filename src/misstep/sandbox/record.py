@@ -22,6 +22,19 @@ _FRESH = {"codex", "gemini-cli", "qwen-code", "mini-swe-agent", "opencode", "cop
 """Agents of whom every command gets a shell of its own; the others' shells last."""
 
 
+_NUMBER = (int, float)
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "exit_code": int, "seconds": _NUMBER, "timeout": _NUMBER, "started": _NUMBER, "step": int, "cwd": str, "timed_out": bool,
+    "trimmed": bool,
+}  # fmt: skip
+_WORDS: dict[type | tuple[type, ...], str] = {
+    int: "a whole number",
+    _NUMBER: "a number",
+    str: "a text",
+    bool: "true or false",
+}
+
+
 @dataclass(frozen=True)
 class Recorded:
     """One thing that an agent did: a command, or edits by a tool of its harness."""
@@ -137,7 +150,13 @@ def read(path: Path) -> Recording:
         command, output = row.get("command"), row.get("output", "")
         if not isinstance(command, str) or not isinstance(output, str):
             raise SandboxError(f"{path}:{number}: expected the texts command and output")
+        if "\0" in command:
+            raise SandboxError(f"{path}:{number}: the command has a NUL character")
         known = {name: value for name, value in row.items() if name in Recorded.__match_args__ and name != "edits"}
+        for name, kinds in _KINDS.items():
+            value = known.get(name)
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) is not (kinds is bool)):
+                raise SandboxError(f"{path}:{number}: expected {_WORDS[kinds]} for {name}, found {str(value)[:40]!r}")
         commands.append(Recorded(**{**known, "output": output}))  # type: ignore[arg-type]
     workdir = head.get("workdir")
     return Recording(

@@ -231,8 +231,9 @@ def build_base(
         raise Unavailable("a Debian base is built with mmdebstrap: apt-get install mmdebstrap")
     if run.returncode:
         part.unlink(missing_ok=True)
-        lines = [line for line in run.stderr.splitlines() if line.startswith(("E:", "W:"))] or run.stderr.splitlines()
-        raise SandboxError(f"the base could not be built: {lines[-1] if lines else f'exit code {run.returncode}'}")
+        told = [line.strip() for line in run.stderr.splitlines() if line.strip()]
+        errors = [line for line in told if line.startswith("E:") and "failed to run" not in line] or told[-1:]
+        raise SandboxError(f"the base could not be built: {errors[0] if errors else f'exit code {run.returncode}'}")
     part.replace(done)
     return done
 

@@ -21,7 +21,7 @@ def directory() -> Path:
     """The directory of all sandboxes of this user; made where it is missing."""
     named = os.environ.get("MISSTEP_SANDBOX_DIR")
     if named:
-        path = Path(named)
+        path = Path(named).absolute()
     elif os.geteuid() == 0:
         path = Path("/var/lib/misstep")
     else:

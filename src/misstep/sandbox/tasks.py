@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomllib
 
@@ -67,30 +67,45 @@ class Task:
         section = self.settings.get(name, {})
         return section if isinstance(section, Mapping) else {}
 
+    def _number(self, section: str, name: str, default: float | None) -> float | None:
+        value = self._section(section).get(name, default)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise SandboxError(
+                f"{self.path / 'task.toml'}: [{section}] {name}: expected a number above 0, found {value!r}"
+            )
+        return value
+
     @property
     def agent_seconds(self) -> float:
-        return float(self._section("agent").get("timeout_sec", 600))
+        return self._number("agent", "timeout_sec", None) or 600.0
 
     @property
     def verifier_seconds(self) -> float:
-        return float(self._section("verifier").get("timeout_sec", 600))
+        return self._number("verifier", "timeout_sec", None) or 600.0
 
     @property
     def limits(self) -> Limits:
         """What task.toml gives it."""
-        environment = self._section("environment")
-        return Limits(
-            memory_mb=environment.get("memory_mb", 2048), cpus=environment.get("cpus"), seconds=self.agent_seconds
-        )
+        memory, cpus = self._number("environment", "memory_mb", 2048), self._number("environment", "cpus", None)
+        return Limits(memory_mb=int(memory or 2048), cpus=cpus, seconds=self.agent_seconds)
 
     def environment(self, root: Root, images: Mapping[str, Root] | None = None) -> Root:
         """The task's own root, over the one that stands for its image."""
         return image.build(self.path / "environment" / "Dockerfile", root, images=images)
 
-    def sandbox(self, root: Root) -> BubblewrapSandbox:
-        """A sandbox of the task, not yet started."""
+    def sandbox(
+        self, root: Root, *, network: Literal["none", "host"] = "none", workdir: str | None = None
+    ) -> BubblewrapSandbox:
+        """A sandbox of the task, not yet started.
+
+        Args:
+            network: of what runs in it; its Dockerfile is built without.
+            workdir: instead of its Dockerfile's.
+        """
         env = {str(name): str(value) for name, value in dict(self._section("environment").get("env", {})).items()}
-        return BubblewrapSandbox(self.environment(root), limits=self.limits, env=env)
+        return BubblewrapSandbox(self.environment(root), limits=self.limits, env=env, network=network, workdir=workdir)
 
     def start(self, root: Root) -> Callable[[], BubblewrapSandbox]:
         """What makes fresh sandboxes of the task: for replay."""

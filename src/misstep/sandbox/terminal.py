@@ -314,7 +314,9 @@ class TerminalShell:
             if left <= 0:
                 timed_out = True
                 break
-            if self._wait(left) and self._ended():
+            if not self._wait(left):
+                box.channel.sync()  # says so if what is shown could not be kept
+            elif self._ended():
                 ended = True
                 break
         took = time.monotonic() - began
