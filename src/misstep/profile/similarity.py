@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -87,7 +88,7 @@ def _wordllama(texts: Sequence[str]) -> Matrix:
 @cache
 def _model() -> Any:
     try:
-        import wordllama  # type: ignore[import-not-found]
+        wordllama = import_module("wordllama")
     except ImportError as error:
         raise ImportError("word vectors need one more package: pip install 'misstep[taxonomy]'") from error
     # Its weights lie in the package; nothing is to be loaded from anywhere.

@@ -32,7 +32,7 @@ from misstep.stats.planning import (
     power,
     tasks_needed,
 )
-from misstep.stats.rates import Agreement, clopper_pearson, cohen_kappa, wilson
+from misstep.stats.rates import Agreement, clopper_pearson, cohen_kappa, wilson, wilson_clustered
 from misstep.stats.sensitivity import Sensitivity, conditional_logit, gee
 
 __all__ = [
@@ -71,4 +71,5 @@ __all__ = [
     "sign_flip_p",
     "tasks_needed",
     "wilson",
+    "wilson_clustered",
 ]

@@ -18,7 +18,7 @@ def wilson(passed: int, total: int, level: float = 0.95) -> Interval | None:
     return _wilson(passed / total, total, level)
 
 
-def _wilson(rate: float, total: int, level: float) -> Interval:
+def _wilson(rate: float, total: float, level: float) -> Interval:
     from statistics import NormalDist
 
     z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
@@ -27,6 +27,24 @@ def _wilson(rate: float, total: int, level: float) -> Interval:
     low = 0.0 if rate == 0 else (middle - half) / shrink
     high = 1.0 if rate == 1 else (middle + half) / shrink
     return Interval(low, high, level)
+
+
+def wilson_clustered(counts: Iterable[tuple[int, int]], level: float = 0.95) -> Interval | None:
+    """The interval of sum(k) / sum(n) over clusters that had k of n: what is in one cluster is not independent.
+
+    Wilson's, for the number of independent trials that would give the ratio's linearised variance between clusters; never more
+    of them than sum(n). Where all or none of the trials passed, the clusters are taken for the trials. None for sum(n) = 0.
+    """
+    pairs = [(k, n) for k, n in counts if _known(k, n, level)]
+    if not pairs:
+        return None
+    passed, total, clusters = sum(k for k, _ in pairs), sum(n for _, n in pairs), len(pairs)
+    rate = passed / total
+    if passed in (0, total) or clusters == 1:
+        return _wilson(rate, clusters, level)
+    between = clusters / (clusters - 1) * sum((k - rate * n) ** 2 for k, n in pairs) / total**2
+    independent = rate * (1 - rate) / total
+    return _wilson(rate, total * min(1.0, independent / between) if between else total, level)
 
 
 def clopper_pearson(passed: int, total: int, level: float = 0.95) -> Interval | None:
