@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,88 @@ def test_bad_input_is_one_line(root: Root, words: list[str], said: str) -> None:
     shown = misstep(*words, code=2)
     assert said in shown
     assert shown.count("\n") == 1 or shown.startswith("Usage")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"command": 3}, ":2: expected the texts command and output"),
+        ({"command": "a\0b"}, ":2: the command has a NUL character"),
+        ({"command": "x", "exit_code": "1"}, ":2: expected a whole number for exit_code, found '1'"),
+        ({"command": "x", "started": "never"}, ":2: expected a number for started, found 'never'"),
+        ({"command": "x", "timed_out": 1}, ":2: expected true or false for timed_out, found '1'"),
+        ({"command": "x", "exit_code": True}, ":2: expected a whole number for exit_code, found 'True'"),
+        ({"command": "x", "cwd": ["/"]}, ":2: expected a text for cwd"),
+    ],
+)
+def test_a_bad_line_of_a_recording_is_named(tmp_path: Path, row: dict, said: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"schema": "misstep.recording/1"}\n' + json.dumps(row) + "\n")
+    shown = misstep("replay", path, code=2)
+    assert said in shown and shown.count("\n") == 1
+
+
+def test_a_step_or_a_folder_that_is_none(recording: Path) -> None:
+    assert "it has 4 of them: 9 is beyond" in misstep("replay", f"{recording}#9", code=2)
+    assert "expected an absolute path" in misstep("replay", recording, "--workdir", "app", code=2)
+
+
+@pytest.mark.parametrize("line", ['memory_mb = "much"', "cpus = -1", "cpus = true", "memory_mb = 0"])
+def test_a_bad_setting_of_a_task_is_named(root: Root, tmp_path: Path, line: str) -> None:
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment" / "Dockerfile").write_text("FROM misstep-base\n")
+    (tmp_path / "task.toml").write_text(f"[environment]\n{line}\n")
+    shown = misstep("sandbox", "run", "--task", tmp_path, "true", code=2)
+    assert f"task.toml: [environment] {line.partition(' ')[0]}: expected a number above 0" in shown
+
+
+def test_what_is_given_to_read_and_what_is_too_much(root: Root) -> None:
+    program = [sys.executable, "-c", "from misstep.cli import main; main()", "sandbox", "run"]
+    run = subprocess.run([*program, "cat; echo end"], input="in\n", capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("in\nend\n", 0)
+    run = subprocess.run([*program, "yes"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (len(run.stdout), run.returncode) == (16_000_000, 137)
+    assert run.stderr == "misstep: the command wrote more than 16 MB: it was ended\n"
+
+
+def test_several_begin_at_once_in_a_new_place(root: Root) -> None:
+    """Nothing is there yet: each finds, or makes, what all need."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        env = {**os.environ, "MISSTEP_SANDBOX_DIR": f"{folder}/with space,and:colon"}
+        program = [sys.executable, "-c", "from misstep.cli import main; main()", "sandbox", "run"]
+        runs = [subprocess.Popen([*program, f"echo {i}"], stdout=subprocess.PIPE, text=True, env=env) for i in range(3)]
+        assert [run.communicate()[0] for run in runs] == ["0\n", "1\n", "2\n"]
+
+
+def test_a_relative_place(root: Root) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        env = {**os.environ, "MISSTEP_SANDBOX_DIR": "here"}
+        program = "from misstep.cli import main; main()"
+        run = subprocess.run([sys.executable, "-c", program, "sandbox", "run", "echo ok"], capture_output=True, text=True, env=env, cwd=folder)
+        assert (run.stdout, run.stderr) == ("ok\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing(root: Root, number: int) -> None:
+    program = [sys.executable, "-c", "from misstep.cli import main; main()", "sandbox", "run"]
+    run = subprocess.Popen([*program, "setsid sleep 4959 & sleep 4959"], start_new_session=True, stderr=subprocess.PIPE, text=True)
+
+    def living() -> int:
+        return int(subprocess.run(["pgrep", "-fc", "^sleep 4959"], capture_output=True, text=True).stdout)
+
+    end = time.monotonic() + 20
+    while living() < 2:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.killpg(run.pid, number)
+    _, said = run.communicate(timeout=10)
+    assert run.returncode in (130, 143, -number)
+    assert "Traceback" not in said
+    end = time.monotonic() + 2
+    while living():
+        assert time.monotonic() < end
 
 
 def test_run(root: Root) -> None:
