@@ -108,16 +108,15 @@ def _recording(name: str) -> Recording:
 def _start(
     root: str, task: Path | None, network: bool, workdir: str | None
 ) -> tuple[Callable[[], BubblewrapSandbox], str]:
-    from misstep.sandbox import roots, tasks
+    from misstep.sandbox import Limits, roots, tasks
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
-    base, mode = roots.find(root), "host" if network else "none"
+    base, limits, env = roots.find(root), Limits(), {}
     if task is not None:
         loaded = tasks.Task.load(task)
-        made = loaded.sandbox(base, network=mode, workdir=workdir)  # type: ignore[arg-type]
-        return lambda: loaded.sandbox(base, network=mode, workdir=workdir), made.workdir  # type: ignore[arg-type]
-    home = workdir or base.workdir
-    return lambda: BubblewrapSandbox(base, workdir=home, network=mode), home  # type: ignore[arg-type]
+        base, limits, env = loaded.environment(base), loaded.limits, loaded.env
+    home, mode = workdir or base.workdir, "host" if network else "none"
+    return lambda: BubblewrapSandbox(base, limits=limits, env=env, workdir=home, network=mode), home  # type: ignore[arg-type]
 
 
 def _replay(

@@ -86,11 +86,16 @@ def run(words: tuple[str, ...], root: str, task: Path | None, network: bool) -> 
 
     try:
         base, mode = roots.find(root), "host" if network else "none"
-        made = (
-            BubblewrapSandbox(base, network=mode)  # type: ignore[arg-type]
-            if task is None
-            else tasks.Task.load(task).sandbox(base, network=mode)  # type: ignore[arg-type]
-        )
+        if task is None:
+            made = BubblewrapSandbox(base, network=mode)  # type: ignore[arg-type]
+        else:
+            loaded = tasks.Task.load(task)
+            made = BubblewrapSandbox(
+                loaded.environment(base),
+                limits=loaded.limits,
+                env=loaded.env,
+                network=mode,  # type: ignore[arg-type]
+            )
         with made as box:
             given = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
             running = box.begin(words[0] if len(words) == 1 else list(words), stdin=given)

@@ -152,7 +152,9 @@ def read(path: Path) -> Recording:
             raise SandboxError(f"{path}:{number}: expected the texts command and output")
         if "\0" in command:
             raise SandboxError(f"{path}:{number}: the command has a NUL character")
-        known = {name: value for name, value in row.items() if name in Recorded.__match_args__ and name != "edits"}
+        known: dict[str, object] = {
+            name: value for name, value in row.items() if name in Recorded.__match_args__ and name != "edits"
+        }
         for name, kinds in _KINDS.items():
             value = known.get(name)
             if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) is not (kinds is bool)):

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomllib
 
@@ -95,17 +95,14 @@ class Task:
         """The task's own root, over the one that stands for its image."""
         return image.build(self.path / "environment" / "Dockerfile", root, images=images)
 
-    def sandbox(
-        self, root: Root, *, network: Literal["none", "host"] = "none", workdir: str | None = None
-    ) -> BubblewrapSandbox:
-        """A sandbox of the task, not yet started.
+    @property
+    def env(self) -> dict[str, str]:
+        """Variables that task.toml gives every command."""
+        return {str(name): str(value) for name, value in dict(self._section("environment").get("env", {})).items()}
 
-        Args:
-            network: of what runs in it; its Dockerfile is built without.
-            workdir: instead of its Dockerfile's.
-        """
-        env = {str(name): str(value) for name, value in dict(self._section("environment").get("env", {})).items()}
-        return BubblewrapSandbox(self.environment(root), limits=self.limits, env=env, network=network, workdir=workdir)
+    def sandbox(self, root: Root) -> BubblewrapSandbox:
+        """A sandbox of the task, not yet started."""
+        return BubblewrapSandbox(self.environment(root), limits=self.limits, env=self.env)
 
     def start(self, root: Root) -> Callable[[], BubblewrapSandbox]:
         """What makes fresh sandboxes of the task: for replay."""
