@@ -222,21 +222,19 @@ def test_a_run_in_which_everything_breaks_ends_by_itself(made: Made) -> None:
 @pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost_or_repeated(made: Made) -> None:
     for number in range(3):
-        made.task(f"t{number}", PASS + "! sleep 0.4\n")
+        made.task(f"t{number}", PASS + "! sleep 1\n")
     made.lock(arms=("baseline", "real", "sham"), concurrency=2, candidates=3)
-    killed = 0
-    for pause in (0.3, 1.1, 1.7, 0.8):
-        process = made.start()
-        time.sleep(2.5)  # Harbor is imported by then
+    begun = made.folder.glob
+    for pause in (0.0, 0.5, 0.95, 1.3):
+        before, process = len(list(begun("trials/*/begun"))), made.start()
+        made.until(process, lambda before=before: len(list(begun("trials/*/begun"))) > before)
         time.sleep(pause)
-        if process.poll() is None:
-            process.kill()
-            killed += 1
+        assert process.poll() is None
+        process.kill()
         process.communicate()
     process = made.start()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert killed >= 3
     rows = made.attempts()
     keys = [(a.slot, a.candidate) for a in rows]
     assert len(keys) == len(set(keys))
