@@ -13,9 +13,9 @@ The rule for a service task, one answer at a time; what is said with a probabili
 So at a stop where the policy fires, on a branch whose program is right, an arm that names the remedy passes with
 probability `obeys`, and every other arm never; where the program is wrong no arm passes.
 
-The rule for a rescue task (a damaged SQLite write-ahead log): it looks `copies` and opens the database with sqlite3, at once.
+The rule for a rescue task (a damaged SQLite write-ahead log): it looks once and opens the database with sqlite3, at once.
 Where that call is refused with words that name a copy it obeys with probability `obeys`: copies all files and runs the
-right rescue, and submits. Otherwise it goes on, and writes what sqlite3 has left.
+right rescue, and submits; else it submits at once. Where nothing is refused it tries the rescue on what sqlite3 has left.
 """
 
 from __future__ import annotations
@@ -124,13 +124,13 @@ def rescue_task(into: Path, seed: int = 1) -> dict[str, Script]:
     folder = next(one for one in made if takes(one.files["instruction.md"].decode()))
     path = folder.write(into)
     solution = (path / "solution/solve.sh").read_text().split("\n", 1)[1]
-    database = re.search(r"/app/\S+?\.db\b", folder.files["instruction.md"].decode())
+    database = re.search(r"/app/[\w/]+\.(?:db|sqlite3?)\b", folder.files["instruction.md"].decode())
     assert database, folder.files["instruction.md"].decode()
     name = database.group()
     return {
         path.name: Script(
-            rescue=f"mkdir -p /tmp/copy && cp -a {name}* /tmp/copy/ && ls /tmp/copy\n{solution}",
-            opens=f"python3 -c \"import sqlite3; print(sqlite3.connect('{name}').execute('select 1').fetchall())\"",
+            rescue=f"mkdir -p /tmp/kept && cp -a {name}* /tmp/kept/ && ls /tmp/kept && (\n{solution}\n)",
+            opens=f"python3 -c \"import sqlite3; print(sqlite3.connect('{name}').execute('select count(*) from sqlite_master').fetchall())\"",
         )
     }
 
@@ -222,7 +222,7 @@ class ScriptedModel:
             return script.rescue
         if "cp -a" in "\n".join(told[0::2]) or len(told) > 6:
             return f"echo {SUBMIT}"
-        return script.opens if refused else script.rescue
+        return f"echo {SUBMIT}" if refused else script.rescue
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -235,7 +235,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.model.broken > 0:
             self.model.broken -= 1
-            return self._send(500, {"error": {"message": "planted", "type": "server_error"}})
+            self._send(500, {"error": {"message": "planted", "type": "server_error"}})
+            return
         message = {"role": "assistant", "content": self.model.answer(body["messages"])}
         size = sum(len(m["content"]) for m in body["messages"]) // 4
         self._send(

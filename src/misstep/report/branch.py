@@ -206,13 +206,18 @@ def _table(out: Console, title: str, heads: Sequence[str], rows: Sequence[Sequen
     if not rows:
         return
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="quiet", pad_edge=False, show_header=any(heads))
+    lines = [[printable(one_line(cell, 200)) for cell in row] for row in rows]
+    wide = [min(44, max([len(head), *(len(row[at]) for row in lines)])) for at, head in enumerate(heads)]
+    wide[-1] = max(
+        16, out.width - 4 - sum(wide[:-1]) - 2 * (len(wide) - 1)
+    )  # what is longest stands last, and gives way
     for at, head in enumerate(heads):
-        plain = at and all(cell[:1] in "+−–0123456789<" for cell in (row[at] for row in rows) if cell)
+        plain = at and all(row[at][0] in "+−–0123456789<" for row in lines if row[at])
         made.add_column(
-            head, justify="right" if plain else "left", overflow="fold" if at == 0 else "ellipsis", no_wrap=at > 0
+            head, justify="right" if plain else "left", overflow="ellipsis", no_wrap=True, max_width=wide[at]
         )
-    for row in rows:
-        made.add_row(*(Text(printable(one_line(cell, 200))) for cell in row))
+    for line in lines:
+        made.add_row(*map(Text, line))
     if title:
         out.print(Text(f"\n  {title}", "heading"))
     from rich.padding import Padding
