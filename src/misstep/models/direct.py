@@ -125,6 +125,7 @@ class Direct:
                 seconds=round(seconds, 4),
                 logprobs=tuple(float(one["logprob"]) for one in tokens),
                 token_ids=tuple(map(int, ids)),
+                prompt_ids=tuple(map(int, given.get("prompt_token_ids") or ())),
             )
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             # The body was no answer: a proxy's page, a stream cut off. It may have been charged for.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import zlib
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,10 +74,13 @@ class Answered:
     logprobs: tuple[float, ...] = ()
     token_ids: tuple[int, ...] = ()
     """Of the answer, where the server gives them."""
+    prompt_ids: tuple[int, ...] = ()
+    """Of what was asked, as the server's chat template made it, where the server gives them."""
 
     def plain(self) -> dict[str, Any]:
         """As kept in the cache."""
         made = {name: getattr(self, name) for name in self.__slots__}
+        made["prompt_ids"] = _packed(self.prompt_ids)
         return {name: value for name, value in made.items() if name == "text" or value not in ("", (), None)}
 
     @classmethod
@@ -83,7 +89,21 @@ class Answered:
         whole = dict(given)
         for name in ("logprobs", "token_ids"):
             whole[name] = tuple(whole.get(name, ()))
+        whole["prompt_ids"] = _unpacked(whole.get("prompt_ids", ""))
         return cls(**whole)
+
+
+def _packed(ids: Sequence[int]) -> str:
+    """Token ids as a short text: every step of a long conversation has those of all steps before it."""
+    return base64.b85encode(zlib.compress(array("q", ids).tobytes(), 6)).decode() if ids else ""
+
+
+def _unpacked(text: str) -> tuple[int, ...]:
+    if not text:
+        return ()
+    made = array("q")
+    made.frombytes(zlib.decompress(base64.b85decode(text)))
+    return tuple(made)
 
 
 _texts: dict[int, tuple[Mapping[str, Any], str]] = {}
