@@ -26,6 +26,7 @@ COMMANDS = {
     "replay": "Run a session's commands again in fresh sandboxes, and compare.",
     "sandbox": "Check, build and use isolated roots.",
     "tasks": "Make tasks by seed, and check that their verifiers can be trusted.",
+    "taxonomy": "Types of error: find them among bad steps, label, count.",
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 
