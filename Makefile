@@ -4,7 +4,7 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test lint types catalogue bench-scan bench-guard bench-sandbox clean
+.PHONY: help setup demo test lint types catalogue bench-scan bench-stats bench-guard bench-sandbox bench-panel bench-branch bench-profile bench-rollout clean catalogue proof-panel
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -50,9 +50,28 @@ bench-stats: setup ## exact inference against scipy's resampling
 
 bench-guard: setup ## a hook of the guard against bare interpreters
 	$(BIN)/python scripts/bench-guard
+
 catalogue: setup ## docs/catalogue.md, anew from the catalogue's modules and labels
 	$(BIN)/misstep catalogue --markdown > docs/.catalogue && mv docs/.catalogue docs/catalogue.md
 
 bench-sandbox: $(VENV)/.dev ## sandboxes against Docker on the same root
 	scripts/install-sandbox
 	$(BIN)/python scripts/bench-sandbox
+
+bench-panel: setup ## inference of a panel against scipy's resampling; a report on 100,000 attempts
+	$(BIN)/python scripts/bench-panel
+
+bench-branch: $(VENV)/.dev ## the variance of branch tests beside that of whole runs
+	scripts/install-sandbox
+	$(BIN)/python scripts/bench-branch
+
+bench-profile: $(VENV)/.dev ## recorded profiling against a local server that answers in 50 ms
+	$(BIN)/python scripts/bench-profile
+
+bench-rollout: $(VENV)/.dev ## what an episode's step costs beside the model
+	scripts/install-sandbox
+	$(BIN)/python scripts/bench-rollout
+
+proof-panel: $(VENV)/.dev ## a panel of known effect (scripted model), the longer form
+	scripts/install-clis && scripts/install-sandbox
+	$(BIN)/python scripts/proof-panel
