@@ -58,7 +58,7 @@ bench-sandbox: $(VENV)/.dev ## sandboxes against Docker on the same root
 	scripts/install-sandbox
 	$(BIN)/python scripts/bench-sandbox
 
-bench-panel: setup ## inference of a panel against scipy's resampling; a report on 100,000 attempts
+bench-panel: $(VENV)/.dev ## inference of a panel against scipy's resampling; a report on 100,000 attempts
 	$(BIN)/python scripts/bench-panel
 
 bench-branch: $(VENV)/.dev ## the variance of branch tests beside that of whole runs
