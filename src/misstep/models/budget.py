@@ -35,7 +35,8 @@ class Hold:
     """What a call in flight may cost at most, by estimate."""
 
     tokens: int
-    usd: float
+    usd: float | None
+    """None where no price is known."""
 
 
 class Budget:
@@ -44,8 +45,8 @@ class Budget:
     def __init__(self, usd: float | None = None, tokens: int | None = None, spent: Spent | None = None) -> None:
         self.usd, self.tokens = usd, tokens
         self.spent = spent or Spent()
-        self._held = Hold(0, 0.0)
-        self._settled = asyncio.Condition()
+        self._held, self._flying = Hold(0, 0.0), 0
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def hold(self, hold: Hold) -> None:
         """Waits for calls in flight where they may use up the rest.
@@ -53,23 +54,29 @@ class Budget:
         Raises:
             BudgetExceeded: without any call in flight this one would go beyond the limit.
         """
-        async with self._settled:
-            while not self._fits(hold, self._held):
-                if not self._fits(hold, Hold(0, 0.0)):
-                    raise BudgetExceeded(self._says())
-                await self._settled.wait()
-            self._held = Hold(self._held.tokens + hold.tokens, self._held.usd + hold.usd)
+        while not self._fits(hold, self._held):
+            if not self._fits(hold, Hold(0, 0.0)):
+                raise BudgetExceeded(self._says())
+            settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(settled)
+            await settled
+        self._flying += 1
+        self._held = Hold(self._held.tokens + hold.tokens, (self._held.usd or 0.0) + (hold.usd or 0.0))
 
-    async def settle(self, hold: Hold, tokens: int, usd: float | None) -> None:
+    def settle(self, hold: Hold, tokens: int, usd: float | None) -> None:
         """A call has ended: what it held back is free, what it cost is spent."""
-        async with self._settled:
-            self._held = Hold(self._held.tokens - hold.tokens, self._held.usd - hold.usd)
-            self.spent.add(tokens, usd)
-            self._settled.notify_all()
+        self._flying -= 1
+        left = Hold(self._held.tokens - hold.tokens, (self._held.usd or 0.0) - (hold.usd or 0.0))
+        self._held = left if self._flying else Hold(0, 0.0)  # (sums of floats are not exact)
+        self.spent.add(tokens, usd)
+        waiting, self._waiting = self._waiting, []
+        for settled in waiting:
+            if not settled.done():
+                settled.set_result(None)
 
     def _fits(self, hold: Hold, held: Hold) -> bool:
         tokens = self.spent.tokens + held.tokens + hold.tokens
-        usd = self.spent.usd + held.usd + hold.usd
+        usd = self.spent.usd + (held.usd or 0.0) + (hold.usd or 0.0)
         return (self.tokens is None or tokens <= self.tokens) and (self.usd is None or usd <= self.usd + 1e-12)
 
     def _says(self) -> str:

@@ -32,6 +32,9 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds before the first further try, doubled at each; and what it never goes beyond."""
 
 
+_NOTHING = Hold(0, 0.0)
+
+
 @dataclass(frozen=True)
 class Reply(Generic[T]):
     """An answer that counts."""
@@ -173,32 +176,49 @@ class Client:
         tried = 0
         while True:
             tried += 1
-            async with slot:
+            answer, spent = None, _NOTHING
+            await slot.acquire()
+            try:
                 await self.budget.hold(hold)
-                spent: tuple[int, float | None] = (0, 0.0)
+            except BaseException:
+                slot.release()
+                raise
+            try:
                 try:
                     answer = await provider.call(request)
-                    self.cache.put(role, request, key, answer)
-                    spent = (answer.input_tokens + answer.output_tokens, answer.usd)
-                    return answer
-                except Busy as error:
-                    if error.sent:
-                        spent = (charged.tokens, charged.usd)
-                    self.cache.failed(role, given.model, key, str(error)[:200], spent[0], spent[1], 0.0)
-                    busy = error
-                except Rejected as error:
-                    self.cache.failed(role, given.model, key, str(error)[:200], 0, 0.0, 0.0)
-                    raise
-                except asyncio.CancelledError:
-                    spent = (charged.tokens, charged.usd)
-                    with contextlib.suppress(Exception):
-                        self.cache.failed(role, given.model, key, "called off", spent[0], spent[1], 0.0)
-                    raise
                 finally:
-                    await self.budget.settle(hold, *spent)
+                    slot.release()
+                return await self._paid(role, request, key, answer)
+            except Busy as error:
+                if error.sent:
+                    spent = charged
+                self.cache.failed(role, given.model, key, str(error)[:200], spent.tokens, spent.usd, 0.0)
+                busy = error
+            except Rejected as error:
+                self.cache.failed(role, given.model, key, str(error)[:200], 0, 0.0, 0.0)
+                raise
+            except asyncio.CancelledError:
+                if answer is None:
+                    spent = charged
+                    with contextlib.suppress(Exception):
+                        self.cache.failed(role, given.model, key, "called off", spent.tokens, spent.usd, 0.0)
+                raise
+            finally:
+                if answer is not None:
+                    spent = Hold(answer.input_tokens + answer.output_tokens, answer.usd)
+                self.budget.settle(hold, spent.tokens, spent.usd)
             if tried > given.retries:
                 raise Unreachable(f"{role} ({given.model}): {busy} ({tried} tries)")
             await asyncio.sleep(self._wait(tried, busy.after))
+
+    async def _paid(self, role: str, request: Request, key: str, answer: Answered) -> Answered:
+        """Keeps an answer. The questions that waited for its slot are sent first: many answers may come at once."""
+        try:
+            for _ in range(2):  # who waits wakes in the next round of the loop, and sends in it
+                await asyncio.sleep(0)
+        finally:
+            self.cache.put(role, request, key, answer)
+        return answer
 
     def _wait(self, tried: int, asked: float | None) -> float:
         """Seconds before the next try: what the server asks for, else doubling; spread, so that callers do not come at once."""

@@ -153,8 +153,8 @@ async def judge_all(
                 raise Stopped(why if kind == "budget" else f"{row} steps in a row had no answer; the last: {why}")
             await asyncio.sleep(0)  # answers from the cache come without a pause
 
-    # Some more than can be asked at once, so that no slot waits for a view.
-    workers = [asyncio.ensure_future(worker()) for _ in range(role.concurrency + 4)]
+    # Twice as many as can be asked at once: a question is ready whenever an answer comes.
+    workers = [asyncio.ensure_future(worker()) for _ in range(2 * role.concurrency)]
     try:
         await asyncio.gather(*workers)
     finally:
