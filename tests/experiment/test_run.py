@@ -11,12 +11,16 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])")
 
+from misstep.cli._group import group
+from misstep.cli.panel.run import span
 from misstep.experiment import Attempt, fair, lock, read_attempts, trials
 from misstep.experiment.archive import Archive, ArchiveError, read_lineage
 from misstep.experiment.design import Design
@@ -180,6 +184,22 @@ def test_hooks_of_an_agent_that_is_not_root(made: Made) -> None:
 
 
 @pytest.mark.slow
+def test_a_runtime_that_does_not_start_is_no_fault_of_the_agents(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.task("one", PASS)
+    made.lock(concurrency=1, candidates=1)
+    with TemporaryDirectory(prefix="misstep-test-", dir="/var/tmp") as cache:
+        Path(cache).chmod(0o755)
+        monkeypatch.setenv("MISSTEP_RUNTIME_DIR", cache)
+        runner = Runner(made.folder)
+        loader = next(path for path in (runner.runtime.path / "lib").iterdir() if path.name.startswith("ld-"))
+        loader.write_bytes(b"")
+        runner.run()
+    for attempt in made.attempts():
+        assert attempt.termination == "invalid" and attempt.exception == "GuardSetupError", attempt
+        assert "does not start in this container" in attempt.extra["exception_message"]
+
+
+@pytest.mark.slow
 def test_a_task_of_several_steps_has_its_arm_in_each(made: Made) -> None:
     path = made.task("several", PASS)
     for name in ("one", "two"):
@@ -298,6 +318,34 @@ def test_a_limit_ends_a_run_and_the_next_goes_on(made: Made) -> None:
     made.lock(attempts=2, concurrency=2)
     assert Runner(made.folder, limit=3).run().end == "limit" and len(made.attempts()) == 3
     assert Runner(made.folder).run().recorded == 1 and len(made.attempts()) == 4
+
+
+# -- the command line --------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_commands_say(made: Made) -> None:
+    made.task("one", PASS)
+    made.lock(arms=("baseline", "real", "sham"))
+    runner = CliRunner()
+    said = runner.invoke(group, ["panel", "status", str(made.folder)])
+    assert said.exit_code == 0 and said.output.splitlines() == [
+        "hand: a test of the machine",
+        "0 of 3 slots settled (0%); no run is at work",
+        "observed: baseline 0, real 0, sham 0",
+    ]
+    found = json.loads(runner.invoke(group, ["panel", "status", str(made.folder), "--json"]).output)
+    assert (found["slots"], found["settled"], found["left"], found["at_work"]) == (3, 0, None, [])
+    for command in ("run", "status"):
+        said = runner.invoke(group, ["panel", command, str(made.base)])
+        assert said.exit_code == 2 and "expected a panel's folder (misstep panel plan --out)" in said.output
+    (made.folder / "attempts.jsonl").write_text('{"schema":"other"}\n')
+    said = runner.invoke(group, ["panel", "status", str(made.folder)])
+    assert said.exit_code == 2 and "attempts.jsonl:1: not a file of attempts" in said.output
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3725, "1:02:05")])
+def test_a_length_of_time(seconds: float, shown: str) -> None:
+    assert span(seconds) == shown
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------------

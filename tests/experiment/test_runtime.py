@@ -234,6 +234,10 @@ def test_it_is_made_once_and_again_when_something_changes(tmp_path: Path) -> Non
     other = runtime.make(plain, tmp_path / "cache")
     assert other.key != first.key and other.lock != first.lock
     assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == sorted([".lock", first.key, other.key])
+    os.utime(first.path / "done.json", (0, 0))  # not asked for in a long time
+    own.write_text(POLICY + "# and more\n")
+    third = runtime.make(plain, tmp_path / "cache")
+    assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == sorted([".lock", other.key, third.key])
 
 
 def test_the_folder_is_small_whole_and_for_everybody(made: runtime.Runtime) -> None:

@@ -34,10 +34,6 @@ class GuardSetupError(RuntimeError):
     """The guard could not be put into a container: a fault of the environment, never the agent's."""
 
 
-_TRY = f"""echo '{{"session_id":"start","hook_event_name":"none"}}' | {runtime.PLACE}/hook codex 2>&1; echo $?"""
-"""A hook call about nothing: it starts the interpreter and leaves no trace."""
-
-
 class _Installed(Protocol):
     """What the guard asks of an installed agent of Harbor's."""
 
@@ -74,12 +70,14 @@ async def install_guard(agent: Any, environment: BaseEnvironment, folder: Path) 
             await environment.upload_dir(folder, place)
             modes = f"chmod -R a+rX {place} && chmod a+x {place}/hook {place}/bin/* {place}/lib/ld*"
             await environment.exec(modes, user="root")
-        tried = await cast(_Installed, agent).exec_as_agent(environment, command=_TRY)
+        tried = await cast(_Installed, agent).exec_as_agent(environment, command=f"{place}/hook check 2>&1 || :")
     except Exception as error:
         raise GuardSetupError(f"the guard's runtime could not be put into the container: {error}") from error
     said = (tried.stdout or "").strip()
-    if said != "0":
-        raise GuardSetupError(f"the guard's runtime does not start in this container: {said[-300:]}")
+    if said != runtime.LIVES:
+        raise GuardSetupError(
+            f"the guard's runtime does not start in this container: {said[-300:] or 'it says nothing'}"
+        )
 
 
 async def set_arm(agent: Any, environment: BaseEnvironment, arm: str) -> None:

@@ -13,6 +13,7 @@ inside a container: what the guard learns and logs goes to STATE, a folder that 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -23,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +32,14 @@ from typing import Any
 
 import misstep
 
-VERSION = "1"
+VERSION = "2"
 """Of what this module makes: older folders are made again."""
 PLACE = "/opt/misstep"
 """Where the folder stands in a container."""
 STATE = "/logs/agent/misstep"
 """The guard's home in a container: it comes back with the trial's agent logs."""
+UNUSED = 30 * 86400
+"""Seconds after which a runtime that nobody asked for is removed."""
 PACKAGE = Path(misstep.__file__).resolve().parent
 PARTS = (
     "*.py",
@@ -77,12 +81,16 @@ for name, module in list(sys.modules.items()):
         found.append(spec.origin if spec is not None and spec.has_location else None)
 print(json.dumps([path for path in found if path]))
 """
+LIVES = "the guard lives here"
+"""What `hook check` says in a container where it can run."""
 _HOOK = f"""#!/bin/sh
 # The guard of misstep: one hook call. It brings its own interpreter and libraries; nothing of the environment decides.
 unset LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT MISSTEP_ARM MISSTEP_GUARD MISSTEP_PORTFOLIO MISSTEP_SCORED
 MISSTEP_HOME={STATE}
 export MISSTEP_HOME
-exec {PLACE}/lib/{{loader}} {{flags}}--library-path {PLACE}/lib {PLACE}/bin/python3 -I -S {{script}} "$@"
+python="{PLACE}/lib/{{loader}} {{flags}}--library-path {PLACE}/lib {PLACE}/bin/python3 -I -S"
+[ "$1" = check ] && exec $python -c 'import sys; sys.path.append("{PLACE}/src"); import misstep.guard.run; print("{LIVES}")'
+exec $python {{script}} "$@"
 """
 
 
@@ -136,8 +144,19 @@ def make(plain: Mapping[str, Any], cache: Path | None = None) -> Runtime:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (done / "done.json").is_file():
                 _build(base, done, wanted, plain)
+                _clear(base)
+    os.utime(done / "done.json")
     told = json.loads((done / "done.json").read_text(encoding="utf-8"))
     return Runtime(done, key, told["lock"], told["portfolio"], told["machine"])
+
+
+def _clear(base: Path) -> None:
+    """Remove runtimes that no run has asked for in a long time, and what was left half made."""
+    for path in base.iterdir():
+        mark = path / "done.json"
+        with contextlib.suppress(OSError):
+            if time.time() - (mark if mark.exists() else path).stat().st_mtime > UNUSED and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _cache() -> Path:
