@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -120,8 +120,14 @@ async def build(
         tail=tuple(tail(one, "does not recur") for one in groups if len(one.batches) < parameters.recur),
         cards=len(written),
         batches=len(sorted_in),
-        asked=asker.counted(),
+        asked={**asker.counted(), "card": _written(cards)},
     )
+
+
+def _written(cards: Sequence[Card]) -> dict[str, int]:
+    """Counted from the cards themselves: those that an earlier run made count too."""
+    kinds = Counter(one.failure.partition(":")[0] for one in cards if one.failure)
+    return {"asked": len(cards), **dict(sorted(kinds.items()))}
 
 
 def proposal(given: ProposedType, cards: Sequence[Card], batch: int, draw: int) -> Proposal:

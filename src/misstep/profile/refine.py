@@ -70,7 +70,7 @@ async def refine(
         tail=tuple(state.tail),
         passes=tuple(state.passes),
         cards=len(written),
-        asked=_added(taxonomy.asked, asker.counted()),
+        asked=_added(taxonomy.asked, {what: n for what, n in asker.counted().items() if what != "card"}),
     )
 
 
