@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from misstep.models import Settings
+    from misstep.profile.evaluate import Score
     from misstep.profile.recorded import Found
     from misstep.profile.summary import Share, Summary
 
@@ -119,6 +120,90 @@ def recorded(
     return 0
 
 
+@command.command("eval")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--models", "models", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Which model is the localizer (TOML). Without it, the catalogue alone is measured.")  # fmt: skip
+@click.option("--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+              help="Where the answers go, and the cache; needed with --models.")  # fmt: skip
+@click.option("--protocol", "protocols", multiple=True, type=click.Choice(["all-at-once", "step-by-step"]),
+              help="Repeatable.  [default: both]")  # fmt: skip
+@click.option("--votes", metavar="K", type=click.IntRange(1), default=1, show_default=True,
+              help="Votes on each step, step by step.")  # fmt: skip
+@offline_option
+@json_option
+@debug_option
+def eval_(
+    paths: tuple[Path, ...],
+    models: Path | None,
+    out: Path | None,
+    protocols: tuple[str, ...],
+    votes: int,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Measure a localizer against runs in which people marked the mistake.
+
+    PATHS hold runs of Who&When or AgentRx. Step accuracy, the same within 1 to 5 steps, and agent accuracy, with exact
+    intervals; beside the model, the deterministic catalogue where it has something to judge.
+    """
+    from misstep.profile.attribution import DatasetError, read
+
+    if models is not None and out is None:
+        raise Failure("--models needs --out DIR, for the answers")
+    try:
+        runs, skipped = read(paths)
+    except DatasetError as error:
+        if debugging():
+            raise
+        raise Failure(str(error)) from error
+
+    async def work(settings: Settings) -> tuple[list[Any], dict[str, Any]]:
+        from misstep.models import Client
+        from misstep.profile import evaluate
+
+        assert out is not None
+        chosen = tuple(dict.fromkeys(protocols)) or evaluate.PROTOCOLS
+        with evaluate.lines(out, evaluate.header(chosen, settings.role("localizer"), votes)) as kept:
+            async with Client.open(settings, out, offline=offline) as client:
+                before = client.cache.spent()
+                await evaluate.evaluate(runs, chosen, client, kept, votes)
+                cost = _cost(before, client.cache.spent(), client.hits)
+            return [evaluate.Answer(**one) for one in kept.records.values() if one["protocol"] in chosen], cost
+
+    answers, cost = with_models(models, work) if models is not None else ([], None)
+    try:
+        from misstep.profile.evaluate import by_catalogue, scores
+    except ImportError as error:
+        raise Failure(str(error)) from error
+    found = scores(runs, [*answers, *by_catalogue(runs)])
+    if as_json:
+        whole = {"runs": len(runs), "skipped": dict(skipped), "scores": [one.plain() for one in found], "cost": cost}
+        click.echo(json.dumps(whole))
+        return 0
+    click.echo(
+        f"{len(runs):,} labelled runs" + "".join(f"; {count:,} left out: {why}" for why, count in skipped.items())
+    )
+    for one in found:
+        click.echo("\n".join(_score_told(one)))
+    if cost is not None:
+        click.echo(_cost_told(cost))
+    return 0
+
+
+def _score_told(one: Score) -> list[str]:
+    failed = ", ".join(f"{count:,} {kind}" for kind, count in one.failures.items())
+    beside = [f"{one.silent:,} found no bad step"] if one.silent else []
+    beside += [f"without an answer: {failed}"] if failed else []
+    lines = [f"{one.dataset}, {one.protocol}: {one.runs:,} runs" + (f" ({'; '.join(beside)})" if beside else "")]
+    lines.append(f"  step accuracy            {told(one.within[0])}; by chance {one.chance * 100:.1f} %")
+    lines += [f"    within {k}               {told(one.within[k])}" for k in list(one.within)[1:]]
+    lines.append(f"  agent accuracy           {told(one.agent)}")
+    if one.dataset.startswith("agentrx"):
+        lines.append(f"  some marked step         {told(one.any)}")
+    return lines
+
+
 def with_models(path: Path, work: Callable[[Settings], Coroutine[Any, Any, Any]]) -> Any:
     """Runs work that asks models. What is wrong with settings, folders or packages is one line, exit code 2."""
     from misstep.models import ModelError, Settings, SettingsError
@@ -183,16 +268,13 @@ def _told(whole: Summary, found: Found, cost: dict[str, Any], out: Path) -> list
             f"  bad ones that it has     {told(whole.known)}",
             *(f"    {name:32} {told(share)}" for name, share in whole.by_misstep.items()),
         ]
-    usd = (
-        f"${cost['usd']:.4f}"
-        if not cost["unpriced"]
-        else f"${cost['usd']:.4f} and {cost['unpriced']:,} without a price"
-    )
-    lines.append(
-        f"Cost of this run: {cost['calls']:,} calls, {cost['tokens']:,} tokens, {usd}; {cost['cached']:,} from the cache"
-    )
-    lines.append(f"Every verdict: {one_line(str(out / 'profile.jsonl'))}")
+    lines += [_cost_told(cost), f"Every verdict: {one_line(str(out / 'profile.jsonl'))}"]
     return lines
+
+
+def _cost_told(cost: dict[str, Any]) -> str:
+    usd = f"${cost['usd']:.4f}" + (f" and {cost['unpriced']:,} without a price" if cost["unpriced"] else "")
+    return f"Cost of this run: {cost['calls']:,} calls, {cost['tokens']:,} tokens, {usd}; {cost['cached']:,} from the cache"
 
 
 def told(share: Share) -> str:

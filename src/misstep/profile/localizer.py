@@ -136,18 +136,19 @@ def decide(votes: Sequence[Judged | BaseException]) -> Opinion:
     failed = [vote for vote in votes if isinstance(vote, BaseException)]
     waiting = next((vote for vote in failed if not isinstance(vote, InvalidAnswer)), None)
     if waiting is not None:
-        return Opinion(None, votes=said, failure=_failure(waiting))
+        return Opinion(None, votes=said, failure=failure(waiting))
     for verdict in ("good", "bad"):
         agree = said.count(verdict)
         if 2 * agree > len(said):
             reason = next(vote.reason for vote in votes if isinstance(vote, Judged) and vote.verdict == verdict)
             return Opinion(verdict, reason.strip(), agree / len(said) if len(said) > 1 else None, said)
     if 2 * len(failed) >= len(said):
-        return Opinion(None, votes=said, failure=_failure(failed[0]))
+        return Opinion(None, votes=said, failure=failure(failed[0]))
     return Opinion(
         None, votes=said, failure=f"split: {said.count('good')} good, {said.count('bad')} bad of {len(said)}"
     )
 
 
-def _failure(error: BaseException) -> str:
+def failure(error: BaseException) -> str:
+    """`kind: message`, for an error of `KINDS`."""
     return f"{KINDS[type(error)]}: {' '.join(str(error).split())[:300]}"
