@@ -318,20 +318,47 @@ def _trajectories(paths: Iterable[str]) -> Iterator[Any]:
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--id", "new_id", help="The id of the new policy. Default: <misstep>-reminder.")
 @click.option("--folder", type=click.Path(file_okay=False), default=".", help="Where the files go. Default: here.")
+@click.option(
+    "--taxonomy",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="MISSTEP is a type of this folder's taxonomy (`misstep taxonomy`).",
+)
 @debug_option
-def propose(misstep: str, paths: tuple[str, ...], new_id: str | None, folder: str) -> None:
+def propose(misstep: str, paths: tuple[str, ...], new_id: str | None, folder: str, taxonomy: Path | None) -> None:
     """Draft a policy against a MISSTEP from its occurrences in recorded sessions. The words are left to you."""
     from misstep.catalogue import get
     from misstep.guard.propose import draft
 
-    try:
-        chosen = get(misstep)
-    except KeyError as error:
-        raise Failure(f"no misstep {misstep!r} (`misstep catalogue` lists them)") from error
-    made = draft(chosen, _trajectories(paths), new_id or f"{misstep}-reminder")
+    new = new_id or f"{misstep}-reminder"
+    if taxonomy is not None:
+        made = _of_taxonomy(taxonomy, misstep, paths, new)
+    else:
+        try:
+            chosen = get(misstep)
+        except KeyError as error:
+            raise Failure(
+                f"no misstep {misstep!r} (`misstep catalogue` lists them; --taxonomy DIR takes a type of a taxonomy)"
+            ) from error
+        made = draft(chosen, _trajectories(paths), new)
     if made is None:
         raise Failure(f"{misstep} does not occur in these sessions")
     _write_draft(made, Path(folder))
+
+
+def _of_taxonomy(folder: Path, name: str, paths: tuple[str, ...], id: str) -> Any:
+    """The draft from the labelled steps of a type, None where none of them is in these sessions. Raises Failure."""
+    from misstep.guard.propose import draft_from
+    from misstep.profile.instances import chosen, verdicts
+    from misstep.profile.lines import LinesError
+    from misstep.profile.taxonomy import TaxonomyError
+
+    try:
+        kind = chosen(folder, name)
+        found = verdicts(folder, kind, _trajectories(paths))
+        return draft_from(kind.name, ((one, [(*each, ()) for each in some]) for one, some in found), id)
+    except (TaxonomyError, LinesError) as error:
+        raise Failure(str(error)) from error
 
 
 def _plain(text: str) -> str:

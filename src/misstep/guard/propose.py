@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from misstep.catalogue.base import Misstep
@@ -18,40 +18,54 @@ MOST = 4
 """Examples of each kind."""
 
 
+Judged = tuple[int, "bool | None", str, tuple[int, ...]]
+"""(event index, whether it is an occurrence, why, event indices of further evidence)."""
+
+
 def draft(misstep: Misstep, trajectories: Iterable[Trajectory], id: str) -> Draft | None:
-    """A draft, None where the misstep does not occur. Its text says what to write, never what to tell a model."""
+    """A draft from the verdicts of a misstep's detector, None where it does not occur."""
+    return draft_from(misstep.name, _judged(misstep, trajectories), id)
+
+
+def _judged(misstep: Misstep, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, list[Judged]]]:
+    for trajectory in trajectories:
+        fold = Fold([misstep])
+        for event in events(trajectory):
+            fold.push(event)
+        yield trajectory, [(v.at, v.holds, v.why, v.also) for v in fold.finish().verdicts.get(misstep.id, [])]
+
+
+def draft_from(name: str, judged: Iterable[tuple[Trajectory, Iterable[Judged]]], id: str) -> Draft | None:
+    """A draft from what somebody judged, a detector or a model with the labels of a taxonomy; None where nothing is an
+    occurrence. `name` completes "The agent ...". Its text says what to write, never what to tell a model."""
     fires: list[dict[str, Any]] = []
     near: list[dict[str, Any]] = []
     places: Counter[str] = Counter()
     programs: Counter[tuple[str, ...]] = Counter()
     kinds: Counter[str] = Counter()
     evidence: list[str] = []
-    for trajectory in trajectories:
+    for trajectory, verdicts in judged:
         stream = list(events(trajectory))
-        fold = Fold([misstep])
-        for event in stream:
-            fold.push(event)
-        for verdict in fold.finish().verdicts.get(misstep.id, []):
-            event = stream[verdict.at]
-            if verdict.holds:
-                places["stop" if isinstance(event, Stop) else "before"] += 1
-                for place in (verdict.at, *verdict.also):
+        for at, holds, why, also in verdicts:
+            if holds:
+                places["stop" if isinstance(stream[at], Stop) else "before"] += 1
+                for place in (at, *also):
                     of = stream[place]
                     if isinstance(of, Before):
                         programs.update(_program(of))
                         kinds[of.call.kind] += 1
-                if verdict.why and verdict.why not in evidence:
-                    evidence.append(_redacted(verdict.why))
-            kept = fires if verdict.holds else near
-            if verdict.holds is not None and len(kept) < MOST:
-                kept.append(_example(stream, verdict.at, len(kept) + 1, bool(verdict.holds)))
+                if why and why not in evidence:
+                    evidence.append(_redacted(why))
+            kept = fires if holds else near
+            if holds is not None and len(kept) < MOST:
+                kept.append(_example(stream, at, len(kept) + 1, bool(holds)))
     if not fires:
         return None
-    at = "stop" if places["stop"] > places["before"] else "before"
+    at_ = "stop" if places["stop"] > places["before"] else "before"
     kind = kinds.most_common(1)[0][0] if kinds else ""
     words = list(programs.most_common(1)[0][0]) if programs and kind in ("", "shell") else []
-    text = f"Write here what the agent is to do instead, as a procedure. It {misstep.name}."
-    made = Draft(id, misstep.name, at, "instruct", text, words, kind, seen=evidence[:3])
+    text = f"Write here what the agent is to do instead, as a procedure. It {name}."
+    made = Draft(id, name, at_, "instruct", text, words, kind, seen=evidence[:3])
     # The recorded streams are kept as they are for a person to turn into examples: what the draft judges is not yet
     # what the misstep is.
     made.fires, made.silent = _marked(fires, made), _silent(near, fires)

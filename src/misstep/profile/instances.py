@@ -85,8 +85,9 @@ def verdicts(
 ) -> Iterator[tuple[Trajectory, list[tuple[int, bool, str]]]]:
     """Of each trajectory with judged steps: (event index of the call, whether it is of the type, why), by index.
 
-    A step is of the type by its label; it is not where it was called good, or has other labels alone. A step is found by its
-    trajectory's id, its place and its command: the files may lie elsewhere by now.
+    A step is of the type by its label; it is not where it was called good, or has other labels alone: of those, the ones that
+    begin with the word of one that is, so that they are near it. A step is found by its trajectory's id, its place and its
+    command: the files may lie elsewhere by now.
 
     Raises:
         TaxonomyError, LinesError.
@@ -98,12 +99,13 @@ def verdicts(
     by_place: dict[tuple[str, int, int, str], StepLabel] = {}
     for one in every:
         by_place.setdefault((one.trajectory, one.step, one.call, one.command), one)
+    words = {_word(one) for one in every if _is_of(one, first, kind.id)}
     for trajectory in trajectories:
         found = []
         for index, step, call, command in _calls(trajectory):
             label = by_place.get((trajectory.id, step, call, command))
             holds = None if label is None else _is_of(label, first, kind.id)
-            if label is not None and holds is not None:
+            if label is not None and holds is not None and (holds or _word(label) in words):
                 found.append((index, holds, label.reason))
         if found:
             yield trajectory, found
@@ -114,6 +116,10 @@ def _is_of(label: StepLabel, first: Labels, name: str) -> bool | None:
     if names is not None:
         return name in names
     return False if label.verdict == "good" else None
+
+
+def _word(label: StepLabel) -> str:
+    return next(iter(label.command.split()), "")
 
 
 def _calls(trajectory: Trajectory) -> Iterator[tuple[int, int, int, str]]:
