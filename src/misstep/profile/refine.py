@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from misstep.profile.asking import Asker
 
 
+TWINS, TWIN_CARDS = 0.5, 5
+"""Jaccard index of their cards from which on two types are one; cards that each has at least."""
+
+
 @dataclass
 class _State:
     """Where refinement stands."""
@@ -47,6 +51,7 @@ async def refine(
     state = _State(list(taxonomy.types), tail=list(taxonomy.tail))
     while not _ended(state, parameters):
         await _pass(state, written, annotator, asker, parameters)
+    _twins(state)
     counts = Counter(name for names in state.assigned.values() for name in names)
     kept: list[ErrorType] = []
     small: list[ErrorType] = []
@@ -175,6 +180,34 @@ async def _known(
 
     await asker.all("same", pairs, ask, keep, len(pairs))
     return known
+
+
+def _twins(state: _State) -> None:
+    """Two types that hold of much the same cards are one, whatever was said of their words: the larger stays."""
+    while True:
+        cards = {one.id: {key for key, names in state.assigned.items() if one.id in names} for one in state.types}
+        pairs = sorted(
+            (-len(cards[a.id] & cards[b.id]) / len(cards[a.id] | cards[b.id]), a.id, b.id)
+            for n, a in enumerate(state.types)
+            for b in state.types[n + 1 :]
+            if min(len(cards[a.id]), len(cards[b.id])) >= TWIN_CARDS
+        )
+        if not pairs or -pairs[0][0] < TWINS:
+            return
+        stays, goes = sorted(pairs[0][1:], key=lambda name: (-len(cards[name]), name))
+        gone = next(one for one in state.types if one.id == goes)
+        state.types.remove(gone)
+        for key in cards[goes]:
+            state.assigned[key] = tuple(sorted({*state.assigned[key], stays} - {goes}))
+        state.tail.append(
+            {
+                "name": gone.name,
+                "definition": gone.definition,
+                "batches": gone.batches,
+                "cards": len(cards[goes]),
+                "why": f"holds of the same cards as {stays}",
+            }
+        )
 
 
 def _with_cards(one: ErrorType, cards: Sequence[Card], assigned: Mapping[Key, tuple[str, ...]]) -> ErrorType:
