@@ -23,12 +23,23 @@ if TYPE_CHECKING:
 
 
 class _Paths(click.Group):
-    """`misstep profile PATHS ...` is `misstep profile recorded PATHS ...`."""
+    """`misstep profile PATHS ...` is `misstep profile recorded PATHS ...`, and with `--tasks` it is `misstep profile live ...`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--debug"):
-            args = ["recorded", *args]
+        if args and args[0] not in self.list_commands(ctx) and args[0] not in ("--help", "-h", "--debug"):
+            live = any(one == "--tasks" or one.startswith("--tasks=") for one in args)
+            args = ["live" if live else "recorded", *args]
         return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*self.commands, "live"])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "live":
+            from ._profile_live import command as live
+
+            return live
+        return super().get_command(ctx, name)
 
 
 @click.group("profile", cls=_Paths)
@@ -37,6 +48,7 @@ def command() -> None:
     """Find missteps that nobody wrote a detector for, with models.
 
     `misstep profile PATHS` is `misstep profile recorded PATHS`: a model judges the steps of recorded sessions.
+    `misstep profile --tasks DIR` is `misstep profile live --tasks DIR`: a policy is rolled out on tasks, in sandboxes.
     """
 
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from misstep.profile.corrected import as_proposed
 from misstep.profile.labels import StepLabel
 from misstep.profile.lines import Lines, LinesError, Record, read
 from misstep.profile.taxonomy import Key
@@ -91,7 +92,10 @@ def cases(labels: Iterable[StepLabel], room: Room = ROOM) -> Iterator[Case]:
         found = recorded(path, {label.n for label in wanted})
         views = {n: Views(trajectory, room) for n, trajectory in found.items()}
         for label in wanted:
-            yield _case(label, views.get(label.n))
+            if label.corrected and label.n in found:  # the record has the correction at that step
+                yield _case(label, Views(as_proposed(found[label.n], label.step), room))
+            else:
+                yield _case(label, views.get(label.n))
 
 
 def _case(label: StepLabel, views: Views | None) -> Case:

@@ -27,6 +27,7 @@ _NOTE = 60
 """Characters at most of the note of what was left out."""
 _FENCE = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*\n(.*?)\n?```", re.DOTALL)
 _SUBMITS = re.compile(rf"""\b(?:echo|printf)\s+['"]?{SUBMIT}\b""")
+_ALONE = re.compile(rf"""echo\s+(['"]?){SUBMIT}\1\s*;?""")
 
 
 def opening(instruction: str) -> list[Message]:
@@ -72,3 +73,8 @@ def observed(result: Result) -> str:
     # What was shortened once says how much was left out: it is not shortened again, to say that of its own note.
     text = result.output if len(result.output) <= HEAD + TAIL + _NOTE else shorten(result.output)
     return f"{late}<returncode>{code}</returncode>\n<output>\n{text}{'' if text.endswith(chr(10)) or not text else chr(10)}</output>"
+
+
+def submits_alone(command: str) -> bool:
+    """Whether a command does nothing but end the session."""
+    return bool(_ALONE.fullmatch(command.strip()))
