@@ -155,9 +155,7 @@ class GuardedMiniSweAgent(MiniSweAgent):
         model = Model(
             **{**given["model"], "model_name": name, "model_kwargs": model_kwargs, "cost_tracking": "ignore_errors"}
         )
-        inside = Inside(
-            environment, await _cwd(environment), asyncio.get_running_loop(), given["environment"]
-        )
+        inside = Inside(environment, await _cwd(environment), asyncio.get_running_loop(), given["environment"])
         guard = TrialGuard(self.logs_dir, self._misstep, inside.config.cwd)
         agent = Agent(
             model, inside, guard, **{**given["agent"], "output_path": self.logs_dir / "mini-swe-agent.trajectory.json"}
