@@ -352,3 +352,25 @@ def test_recordings_of_other_kinds_belong_to_no_reader(shared):
     names = ("who-and-when", "agentrx-magentic", "agentrx-tau", "harbor-traces", "terminal-bench-v1")
     files = [path for name in names for path in units([shared / "corpus" / name])]
     assert len(files) > 100 and {reader_of(Source(path)) for path in files} == {None}
+
+
+def test_results_of_claude_code_are_the_programs_own_where_harbor_keeps_them(tmp_path):
+    """Harbor puts a content together of several parts (`[stdout]`, `[metadata]`), and keeps the record beside it."""
+
+    def kept(text: str, shown: str, failed: bool = False) -> dict:
+        raw = {"type": "tool_result", "tool_use_id": "c1", "content": text, "is_error": failed}
+        more = {"tool_use_result": {"stdout": text, "stderr": "", "interrupted": False}, "raw_tool_result": raw}
+        extra = {"tool_result_metadata": more, "tool_result_is_error": failed}
+        return {"source_call_id": "c1", "content": shown, "extra": extra}
+
+    for text, shown, failed, output, code in (
+        ("200", '200\n\n[stdout]\n200\n[metadata] {"noOutputExpected": false}', False, "200", 0),
+        ("(Bash completed with no output)", '(Bash completed with no output)\n\n[metadata] {"x": 1}', False, "", 0),
+        ("Exit code 3\nno", "Exit code 3\nno\n\n[stdout]\nno", True, "no", 3),
+    ):
+        step = agent("", ("c1", "Bash", {"command": "run"}))
+        step["observation"] = {"results": [kept(text, shown, failed)]}
+        step["tool_calls"] = [{"tool_call_id": "c1", "function_name": "Bash", "arguments": {"command": "run"}}]
+        found = one(saved(tmp_path, document(user("do"), step, agent="claude-code")))
+        (result,) = found.steps[-1].results.values()
+        assert (result.output, result.exit_code) == (output, code)

@@ -672,3 +672,10 @@ def test_a_record_that_begins_in_the_middle_of_a_session_says_so(tmp_path):
 
     assert late("a record that this file does not hold") == [True, False]
     assert late(None) == [False, False]
+
+
+def test_an_empty_output_is_empty(tmp_path):
+    session = Session().user("do").agent({"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "true"}})
+    found = session.result("c1", "(Bash completed with no output)", False, {"stdout": "", "stderr": ""}).read(tmp_path)
+    (result,) = found.steps[-1].results.values()
+    assert (result.output, result.exit_code) == ("", 0)

@@ -11,6 +11,7 @@ arm. The policy acts once, at the point: no hook runs in the rest.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from misstep.experiment.archive import now
 from misstep.experiment.branch.engines import CONTINUED, Work, judged
 from misstep.experiment.branch.records import Branched
 from misstep.experiment.branch.treatment import PointLost, Said, treatment
-from misstep.experiment.classify import attempt_of
+from misstep.experiment.classify import attempt_of, trajectories_of
 from misstep.sandbox.base import SandboxError, shorten
 from misstep.sandbox.record import Recorded, Recording
 from misstep.trajectory import Before, Stop, Trajectory, atif_out
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from misstep.experiment.branch.design import BranchDesign
     from misstep.sandbox.base import Root
+    from misstep.trajectory.model import Call
 
 GO_ON = "Go on."
 """What an agent is told, in every arm alike, to go on from a call."""
@@ -95,16 +97,17 @@ class InTrials:
         rebuilt, point = work.rebuilt, work.rebuilt.point
         layers: tuple[Path, ...] = rebuilt.prefix.state.layers.own if rebuilt.prefix.state is not None else ()
         recording = None if rebuilt.prefix.state is not None else rebuilt.prefix.recording
-        whole, discard = _copied(rebuilt.cut), None
+        result, discard = None, None
         if rebuilt.pending is not None:
             result, state = await asyncio.to_thread(self._called, work, told)
             if state is not None:
                 layers, discard = state.layers.own, state
-            whole.steps[-1].calls.append(rebuilt.pending)
-            whole.steps[-1].results[rebuilt.pending.id] = result
         try:
             path = self.folder / CONTINUED / f"{work.name}.json"
-            atif_out.write_file(whole, path)
+            told_as = document(rebuilt.cut, rebuilt.pending, result)
+            path.write_text(
+                json.dumps(told_as, ensure_ascii=False, indent=1) + "\n", encoding="utf-8", errors="replace"
+            )
             prompt = GO_ON if rebuilt.pending is not None else told.text
             made = self._config(work, path, prompt, layers, recording)
             trial = await Trial.create(made)
@@ -120,7 +123,7 @@ class InTrials:
             reward=attempt.reward,
             fault=attempt.fault and f"{attempt.fault}: {attempt.extra.get('exception_message', '')}"[:300],
             model=attempt.model,
-            answers=max(0, (attempt.steps or 0) - sum(step.source == "agent" for step in whole.steps)),
+            answers=_answers(folder, prompt),
             input_tokens=attempt.input_tokens or 0,
             cached_tokens=attempt.cached_tokens or 0,
             output_tokens=attempt.output_tokens or 0,
@@ -202,16 +205,71 @@ def _since(began: float) -> float:
     return round(time.monotonic() - began, 3)
 
 
-def _copied(cut: Trajectory) -> Trajectory:
-    """The steps of a conversation that its agent had, without what its own program adds anew when it goes on."""
+def document(cut: Trajectory, pending: Call | None, result: Result | None) -> dict[str, Any]:
+    """The conversation up to the point as ATIF: the recorded document's own steps where the record is one, else ours.
+
+    What the agent's program put before the first answer by itself (its rules, its environment) is left out: it does so again
+    when it goes on. result: of the proposed call, as it is now.
+    """
+    found = _recorded(cut)
     first = next((n for n, step in enumerate(cut.steps) if step.source == "agent"), len(cut.steps))
-    steps = [step for n, step in enumerate(cut.steps) if n >= first or (step.source == "user" and step.prompt)]
-    made = Trajectory("", "atif", cut.agent, steps, "", cut.agent_version, cut.model, cut.cwd)
-    old = steps[-1]
+    kept = [n for n, step in enumerate(cut.steps) if n >= first or (step.source == "user" and step.prompt)]
+    ours = atif_out.write(_with(cut, pending, result))
+    if found is None:
+        steps = [ours["steps"][n] for n in kept]
+    else:
+        ours["agent"] = found["agent"]
+        steps = [found["steps"][n] for n in kept]
+        calls = {call.id for call in cut.steps[-1].calls} | ({pending.id} if pending is not None else set())
+        last = {**steps[-1]}
+        last["tool_calls"] = [one for one in last.get("tool_calls") or () if one.get("tool_call_id") in calls]
+        results = [
+            one for one in (last.get("observation") or {}).get("results", ()) if one.get("source_call_id") in calls
+        ]
+        if pending is not None and result is not None:
+            results = [one for one in results if one["source_call_id"] != pending.id]
+            results.append({"source_call_id": pending.id, "content": result.output})
+        last["observation"] = {"results": results}
+        steps[-1] = {key: value for key, value in last.items() if value not in ([], {"results": []})}
+    ours["steps"] = [{**step, "step_id": number} for number, step in enumerate(steps, 1)]
+    del ours["final_metrics"]
+    return ours
+
+
+def _recorded(cut: Trajectory) -> dict[str, Any] | None:
+    """The ATIF document that a record was read from, where its steps are those of the record."""
+    try:
+        given = json.loads(Path(cut.path).read_text(encoding="utf-8"))
+        sources = [step["source"] for step in given["steps"][: len(cut.steps)]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return given if sources == [step.source for step in cut.steps] and isinstance(given.get("agent"), dict) else None
+
+
+def _with(cut: Trajectory, pending: Call | None, result: Result | None) -> Trajectory:
+    """The steps with the proposed call and its result."""
+    made = Trajectory(cut.id, "atif", cut.agent, list(cut.steps), "", cut.agent_version, cut.model, cut.cwd)
+    old = cut.steps[-1]
     last = Step(old.source, old.message, old.reasoning, list(old.calls), dict(old.results))
     last.time, last.id, last.model, last.metrics, last.prompt = old.time, old.id, old.model, old.metrics, old.prompt
-    made.steps = [*steps[:-1], last]
+    if pending is not None:
+        last.calls.append(pending)
+        if result is not None:
+            last.results[pending.id] = result
+    made.steps[-1] = last
     return made
+
+
+def _answers(folder: Path, prompt: str) -> int:
+    """Steps of the agent after what it was told."""
+    words = " ".join(prompt.split())[:200]
+    for one in trajectories_of(folder):
+        told = [
+            n for n, step in enumerate(one.steps) if step.source == "user" and words in " ".join(step.message.split())
+        ]
+        if told and not one.parent:
+            return sum(step.source == "agent" for step in one.steps[told[-1] + 1 :])
+    return 0
 
 
 def _told_recording(work: Work, recording: Recording) -> list[Any]:

@@ -45,7 +45,7 @@ def result_of(call: Call, content: str, extra: dict[str, Any], agent: str) -> Re
         late = _TERMINUS_LATE in content
         return Result(content, truncated=is_cut(content), running=late)
     error, code = _error_in(extra), _code_in(extra)
-    result = _as_written(call.kind, content, error, agent)
+    result = _recorded(call.kind, extra, agent) or _as_written(call.kind, content, error, agent)
     result.truncated = result.truncated or is_cut(content)
     if result.fault:
         return result
@@ -54,6 +54,15 @@ def result_of(call: Call, content: str, extra: dict[str, Any], agent: str) -> Re
     elif error is not None and result.exit_code is None:
         result.failed = error
     return result
+
+
+def _recorded(kind: str, extra: dict[str, Any], agent: str) -> Result | None:
+    """The result from the agent's own record, where Harbor keeps it beside a content that it put together of several parts."""
+    kept = mapping(extra.get("tool_result_metadata"))
+    block = mapping(kept.get("raw_tool_result"))
+    if not agent.startswith("claude") or "content" not in block:
+        return None
+    return _claude.result_of(block, {"tool_use_result": kept.get("tool_use_result")}, kind)
 
 
 def _as_written(kind: str, content: str, error: bool | None, agent: str) -> Result:

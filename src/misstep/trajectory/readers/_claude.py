@@ -36,6 +36,8 @@ _REFUSED = (
 _TIMED_OUT = re.compile(r"Command timed out after \d")
 _BROKEN = re.compile(r"\A(?:ENOENT: no such file or directory, posix_spawn|spawn \S+ E[A-Z]+\b)")
 """The harness could not start a program of its own."""
+_SILENT = "(Bash completed with no output)"
+"""What the harness says in the place of an output that is empty."""
 _NEVER_RAN = ("<tool_use_error>Sibling tool call errored", "<tool_use_error>Cancelled: ", "Sibling tool call errored")
 
 
@@ -91,6 +93,8 @@ def _edits(path: str, given: dict[str, Any]) -> tuple[tuple[str, str, str], ...]
 
 def result_of(block: dict[str, Any], record: dict[str, Any], kind: str) -> Result:
     output = text_of(block.get("content"))
+    if kind == "shell" and output == _SILENT:
+        output = ""
     detail = record.get("toolUseResult", record.get("tool_use_result"))
     result = Result(output, failed=False)
     if block.get("is_error"):
