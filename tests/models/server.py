@@ -37,6 +37,8 @@ class Server:
     busiest: int = 0
     """Requests at once."""
     keep_bodies: bool = True
+    whole: bool = False
+    """The rule is given the whole conversation, as JSON [[role, text], ...], in the place of the last message."""
 
     def __enter__(self) -> Server:
         self._seen: Counter[str] = Counter()
@@ -91,7 +93,7 @@ class Server:
         try:
             if self.delay:
                 await asyncio.sleep(self.delay)
-            said = self.rule(_prompt(body), number)
+            said = self.rule(_conversation(body) if self.whole else _prompt(body), number)
             if isinstance(said, str):
                 payload, status, more = _answer(head, body, said), "200 OK", ""
             elif said.kind == "silent":
@@ -131,6 +133,10 @@ def _prompt(body: dict[str, Any]) -> str:
     return content if isinstance(content, str) else str(content[-1].get("text", ""))
 
 
+def _conversation(body: dict[str, Any]) -> str:
+    return json.dumps([[one["role"], one["content"]] for one in body["messages"]])
+
+
 def _answer(head: str, body: dict[str, Any], text: str) -> str:
     asked = sum(len(json.dumps(m)) for m in body.get("messages", body.get("contents", []))) // 4
     given = max(1, len(text) // 4)
@@ -157,8 +163,14 @@ def _answer(head: str, body: dict[str, Any], text: str) -> str:
             "function": {"name": body["tools"][0]["function"]["name"], "arguments": text},
         }
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": message}
+    more = {}
+    if body.get("return_token_ids"):  # as vLLM does; a token is a byte here
+        told = "".join(f"<{one['role']}>{one['content']}</>" for one in body["messages"]) + "<assistant>"
+        choice["token_ids"], more["prompt_token_ids"] = list(text.encode()), list(told.encode())
+    if body.get("logprobs"):
+        choice["logprobs"] = {"content": [{"token": chr(one), "logprob": -one / 256} for one in text.encode()]}
     return json.dumps({
-        "id": "1", "object": "chat.completion", "created": 1, "model": "scripted",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        "id": "1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice], **more,
         "usage": {"prompt_tokens": asked, "completion_tokens": given, "total_tokens": asked + given},
     })  # fmt: skip
