@@ -32,6 +32,18 @@ def scripted() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def made() -> ModuleType:
+    """tests/profile/making.py: sessions of known content, and an oracle that judges them."""
+    full = "misstep_tests_profile_making"
+    if full not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full, Path(__file__).with_name("making.py"))
+        assert spec is not None and spec.loader is not None
+        sys.modules[full] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[full]
+
+
+@pytest.fixture(scope="session")
 def local_model() -> Iterator[Any]:
     """A real language model: a `LocalModel` of tests/models/local.py, running. Only for slow tests."""
     local = _beside("local")
