@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,17 @@ def service_tasks(into: Path, number: int) -> dict[str, Script]:
     """Generated service tasks that the policy takes for its own, and what the model does on each."""
     takes = catalogue.get("service-persistence").eligible
     made = (generators.get("outliving-service").generate(seed) for seed in count(1))
-    fit = (one for one in made if takes(one.files["instruction.md"].decode()))
-    return {(path := one.write(into)).name: _service(path) for one in islice(fit, number)}
+    seen: set[str] = set()
+    found: dict[str, Script] = {}
+    for one in made:
+        text = one.files["instruction.md"].decode()
+        if takes(text) and text not in seen:  # the model knows a task by its text
+            seen.add(text)
+            path = one.write(into)
+            found[path.name] = _service(path)
+            if len(found) == number:
+                break
+    return found
 
 
 def _service(path: Path) -> Script:
@@ -165,6 +174,7 @@ class ScriptedModel:
     def knows(self, tasks: list[Task]) -> ScriptedModel:
         """Tell which instruction is whose."""
         self.instructions = {task.instruction: task.name for task in tasks}
+        assert len(self.instructions) == len(tasks)
         return self
 
     def settings(self, folder: Path) -> Path:
@@ -279,7 +289,13 @@ def under(policy: str, arm: str) -> Treatment:
 
 
 async def attempts(
-    settings: Path, cache: Path, root: Root, work: list[tuple[Task, str, int]], policy: str, into: Path | None = None, width: int = 1
+    settings: Path,
+    cache: Path,
+    root: Root,
+    work: list[tuple[Task, str, int]],
+    policy: str,
+    into: Path | None = None,
+    width: int = 1,
 ) -> list[Attempted]:
     """Whole attempts: (task, arm, sample) each; with `into` their records are written there."""
     made: list[Attempted | None] = [None] * len(work)

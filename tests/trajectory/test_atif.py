@@ -368,7 +368,7 @@ def test_results_of_claude_code_are_the_programs_own_where_harbor_keeps_them(tmp
         ("(Bash completed with no output)", '(Bash completed with no output)\n\n[metadata] {"x": 1}', False, "", 0),
         ("Exit code 3\nno", "Exit code 3\nno\n\n[stdout]\nno", True, "no", 3),
     ):
-        step = agent("", ("c1", "Bash", {"command": "run"}))
+        step = agent("")
         step["observation"] = {"results": [kept(text, shown, failed)]}
         step["tool_calls"] = [{"tool_call_id": "c1", "function_name": "Bash", "arguments": {"command": "run"}}]
         found = one(saved(tmp_path, document(user("do"), step, agent="claude-code")))
