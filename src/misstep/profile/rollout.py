@@ -195,9 +195,9 @@ class Rollout:
         if opinion.verdict == "bad":
             last = tries[-1]
             if last.verdict != "good":
-                rolled.reason = (
-                    f"step {number}: {len(tries)} corrections, none accepted; the last: {last.reason or last.failure}"
-                )
+                step.extra[CORRECTIONS] = [one.plain() for one in tries]
+                said = last.failure or last.reason
+                rolled.reason = f"step {number}: {len(tries)} corrections, none accepted; of the last: {said}"
                 return "discarded"
             answer, command = last.answer, last.command
             step = self._corrected(number, step, opinion, tries)
