@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from misstep.cli.guard import command
 from misstep.guard.hosts import NAMES, host
+from misstep.guard.install import config_file
 
 from .agents import Agent
 from .conftest import Hooks
@@ -285,5 +286,78 @@ def test_an_event_comes_as_often_as_is_said(name: str, tmp_path: Path) -> None:
         agent.run("List the files.", [{"run": "ls"}, {"say": "Done."}])
         prompts = sum(line.get("e") == "prompt" for line in agent.log())
         assert prompts == (1 if host(agent.host).ONCE else 2)
+    finally:
+        agent.close()
+
+
+ODD = {
+    "comment": '{\n  // mine\n  "a": 1\n}',
+    "comma": '{\n  "a": 1,\n}',
+    "mark": '\ufeff{"a": 1}',
+}
+WORDS = {
+    "comment": "a comment in line 2",
+    "comma": "a comma before a closing bracket in line",
+    "mark": "a byte order mark in line 1",
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("opencode", "pi")])
+def test_a_file_that_its_host_does_not_read_is_said(home: Path, name: str, odd: str) -> None:
+    path = config_file(name, "user", Path())
+    path.parent.mkdir(parents=True)
+    path.write_text(ODD[odd])
+    expected = odd in getattr(host(name), "UNREAD", ())
+    said = f"{path}: {WORDS[odd]}"
+    assert (said in guard("install", name)) == expected
+    told = guard("doctor", name, code=int(expected))
+    assert (f"BAD  {said}" in told) == expected
+    assert told.count("reads nothing of such a file, so no hook runs") == expected
+    guard("uninstall", name)
+    assert path.read_text() == ODD[odd]
+
+
+def test_a_plain_file_with_odd_texts_is_read(home: Path) -> None:
+    path = config_file("codex", "user", Path())
+    path.parent.mkdir(parents=True)
+    path.write_text('{"a": "// no comment /* */ ,} \ufeff", "hooks": {}}')
+    assert "reads nothing" not in guard("install", "codex") + guard("doctor", "codex")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["claude-code", "codex-0.146", "codex-newest", "qwen-code", "gemini-cli"])
+def test_the_real_program_reads_what_is_said(name: str, odd: str, tmp_path: Path) -> None:
+    agent = real(name, tmp_path)
+    try:
+        path = agent.folder / config_file(agent.host, "user", Path()).name
+        text = ODD[odd]
+        if agent.host == "gemini-cli":
+            text = text.replace('"a": 1', '"a": 1, "security": {"auth": {"selectedType": "gemini-api-key"}}')
+        path.write_text(text)
+        agent.install()
+        told = agent.guard("doctor", agent.host, "--live", check=False)
+        expected = odd in host(agent.host).UNREAD
+        assert (FLEW in told.stdout, "so no hook runs" in told.stdout) == (not expected, expected), told.stdout
+    finally:
+        agent.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("login", ["", "gemini-api-key", "vertex-ai", "oauth-personal"])
+def test_live_with_any_login_of_gemini(login: str, tmp_path: Path) -> None:
+    agent = real("gemini-cli", tmp_path)
+    try:
+        given = {"security": {"auth": {"selectedType": login}}} if login else {}
+        (agent.folder / "settings.json").write_text(json.dumps(given))
+        agent.install()
+        told = agent.guard("doctor", agent.host, "--live", check=False)
+        assert told.returncode == 0, told.stdout
+        if login == "oauth-personal":  # its own service alone gives that
+            assert "?    --live: gemini-cli signs in otherwise than with a key" in told.stdout
+            assert "\x1b" not in told.stdout and FLEW not in told.stdout
+        else:
+            assert FLEW in told.stdout
     finally:
         agent.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -19,7 +20,17 @@ from typing import Any
 
 SECONDS = 90
 WORD = "Ready."
-_OTHER_KEYS = ("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "GOOGLE_API_KEY")
+_OTHER_KEYS = (
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_LOCATION",
+)
+NO_LOGIN = {"gemini-cli": 41}
+"""Exit status of a host that wants another login than a key."""
 
 
 class Grounded(Exception):
@@ -48,7 +59,10 @@ def flies(host: str, program: str, project: Path | None = None) -> tuple[bool, s
         if "prompt" in seen and "stop" in seen:
             return True, "a real session of one turn: its prompt and its stop came through the hooks"
         if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split())[-200:]
+            shown = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", done.stderr or done.stdout)
+            said = " ".join("".join(c if c.isprintable() else " " for c in shown).split())[-200:]
+            if done.returncode == NO_LOGIN.get(host):
+                raise Grounded(f"{host} signs in otherwise than with a key, so it cannot be run here ({said})")
             return False, f"a real session ended with {done.returncode} before its hooks told anything: {said}"
         return (
             False,
@@ -75,6 +89,8 @@ def _run(host: str, program: str, port: int, folder: Path) -> tuple[list[str], d
         return [program, "-p", prompt, "--auth-type", "openai"], env
     if host == "gemini-cli":
         env = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        # where its settings name no login, it takes the first that the environment tells, and a base URL alone is none
+        env |= {"GOOGLE_GENAI_USE_VERTEXAI": "true", "GOOGLE_API_KEY": "none", "GOOGLE_VERTEX_BASE_URL": url}
         return [program, "-p", prompt, "-m", "gemini-2.5-pro"], env
     if host == "opencode":
         model = {"word": {"name": "Canary", "tool_call": True, "limit": {"context": 100_000, "output": 1000}}}

@@ -16,7 +16,7 @@ from typing import Any
 from . import jsonc
 from ._paths import guard_home, make_folder
 from .hosts import host
-from .install import InstallError, blamed, command, config_file, installed, scopes
+from .install import InstallError, blamed, command, config_file, installed, scopes, unread
 
 PROGRAMS = {
     "claude-code": ("claude", (2, 1, 197)),
@@ -91,6 +91,7 @@ def examine(name: str, project: Path, asked: bool = True, live: bool = False) ->
         advice = "" if how[scope] == "yes" else f": run `misstep guard install {name} --scope {scope}` again"
         what = f"{config_file(name, scope, project)}: installed: {how[scope]}{advice}"
         found.append(Finding(how[scope] == "yes", what))
+        found += [Finding(False, why) for why in unread(name, config_file(name, scope, project))]
     if len(here) > 1:
         once = getattr(host(name), "ONCE", None)
         if once is not True:

@@ -177,15 +177,28 @@ def plan_install(name: str, scope: str = "user", project: Path | None = None, tr
         for event in adapter.EVENTS:
             if not any(True for _ in _places(hooks.get(event))):
                 text = jsonc.added(text, ["hooks", event], ours)
+        warned = unread(name, path, text)
     except jsonc.JsoncError as error:
         raise InstallError(f"{path}: {error}") from None
     plan = Plan([Change(path, before, text.encode())])
     if not getattr(adapter, "TRIED", True):
         plan.notes.append(f"{name} is served by its published contract; it was not tried with the real program")
-    plan.notes += [*_project_note(adapter, scope), *_twice_note(adapter, scope, where)]
+    plan.notes += [*warned, *_project_note(adapter, scope), *_twice_note(adapter, scope, where)]
     if hasattr(adapter, "plan_trust"):
         adapter.plan_trust(plan, path, text, trust, scope, where)
     return plan
+
+
+def unread(name: str, path: Path, text: str | None = None) -> list[str]:
+    """Why a host reads nothing of its own settings file, though we can.
+
+    text: what the file is to hold; else what it holds. Raises InstallError, jsonc.JsoncError.
+    """
+    if hasattr(host(name), "whole_file"):
+        return []
+    found = jsonc.odd(text_of(path, bytes_of(path)) if text is None else text)
+    words = [f"{jsonc.ODD[what]} in line {found[what]}" for what in getattr(host(name), "UNREAD", ()) if what in found]
+    return [f"{path}: {' and '.join(words)}: {name} reads nothing of such a file, so no hook runs"] if words else []
 
 
 def _project_note(adapter: Any, scope: str) -> list[str]:

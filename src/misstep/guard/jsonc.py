@@ -49,9 +49,22 @@ def parse(text: str) -> Node:
     return node
 
 
+ODD = {"comment": "a comment", "comma": "a comma before a closing bracket", "mark": "a byte order mark"}
+"""What stands in a text that is no plain JSON, in words."""
+
+
+def odd(text: str) -> dict[str, int]:
+    """What of ODD a text has -> the line where it stands first. Raises JsoncError."""
+    parser = _Parser(text)
+    parser.blank(parser.value(parser.blank(0), 0).end)
+    return {what: text.count("\n", 0, at) + 1 for what, at in parser.odd.items()}
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
+        self.odd: dict[str, int] = {"mark": 0} if text.startswith("\ufeff") else {}
+        """What no plain JSON has, and where it stands first."""
 
     def error(self, at: int, what: str) -> JsoncError:
         line = self.text.count("\n", 0, at) + 1
@@ -65,9 +78,11 @@ class _Parser:
             if text[at] in " \t\r\n\ufeff":
                 at += 1
             elif text.startswith("//", at):
+                self.odd.setdefault("comment", at)
                 line = text.find("\n", at)
                 at = end if line < 0 else line + 1
             elif text.startswith("/*", at):
+                self.odd.setdefault("comment", at)
                 close = text.find("*/", at + 2)
                 if close < 0:
                     raise self.error(at, "a comment without an end")
@@ -125,7 +140,10 @@ class _Parser:
     def _separator(self, at: int, closing: str) -> int:
         at = self.blank(at)
         if self.text[at : at + 1] == ",":
-            return self.blank(at + 1)
+            comma, at = at, self.blank(at + 1)
+            if self.text[at : at + 1] == closing:
+                self.odd.setdefault("comma", comma)
+            return at
         if self.text[at : at + 1] != closing:
             raise self.error(at, f"',' or '{closing}' should stand here")
         return at

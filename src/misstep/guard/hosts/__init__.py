@@ -8,6 +8,7 @@ A host module has, for the hook process,
 * `EVENTS`, `CONFIG`, `TIMEOUT_UNIT` (of a second), `NAMED` (a handler has a name): what an installation writes, and where;
 * `whole_file(command)`, optional: the installation is a file of its own;
 * `ONCE`, as tried: whether an event comes once where the guard is in the user's and in the project's settings;
+* `UNREAD`, as tried: what a person may have in that file (of `jsonc.ODD`) with which the host reads nothing of it;
 * `PROJECT_NOTE`, optional: what a person has to do before the host runs the hooks of a project;
 * `entry(command, seconds)`, optional: an entry of its settings where it has not Claude's form; `PROJECT`, `TRIED`;
 * `exits(reading, results) -> dict[str, int | None]`, optional: exit statuses of earlier results, from the host's transcript.

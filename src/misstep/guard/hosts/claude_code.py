@@ -31,6 +31,7 @@ CONFIG = ("CLAUDE_CONFIG_DIR", "~/.claude", "settings.json")
 TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
 ONCE = True
+UNREAD = ("comment", "comma")
 
 _MEANT = ("No matches found", "Files differ", "Condition is false", "Some directories were inaccessible")
 _REFUSED = ("The user doesn't want to", "Permission ", "User rejected", "Claude requested permissions", "PreToolUse:")

@@ -25,6 +25,7 @@ CONFIG = ("CODEX_HOME", "~/.codex", "hooks.json")
 TIMEOUT_UNIT, NAMED = 1, False
 LATE_TEXT = False
 ONCE = False
+UNREAD = ("comment", "comma", "mark")
 SHELL = "exec_command"
 """Hooks call it Bash, as Claude Code calls its shell, which does not yield."""
 TAIL = 1 << 20

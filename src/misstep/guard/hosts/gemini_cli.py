@@ -23,6 +23,7 @@ CONFIG = ("", "~/.gemini", "settings.json")
 TIMEOUT_UNIT, NAMED = 1000, True
 LATE_TEXT = True
 ONCE = True
+UNREAD = ("comma", "mark")
 PROJECT_NOTE = (
     "Gemini CLI runs the hooks of a project only in a folder that it trusts: /permissions there, or "
     "the question that it asks at its start."

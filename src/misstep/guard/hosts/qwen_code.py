@@ -22,6 +22,7 @@ CONFIG = ("", "~/.qwen", "settings.json")
 TIMEOUT_UNIT, NAMED = 1, True
 LATE_TEXT = True
 ONCE = True
+UNREAD = ("comma",)
 PROJECT_NOTE = (
     "Qwen Code runs the hooks of a project only in a folder that it trusts (where its setting for folder trust is on)."
 )
