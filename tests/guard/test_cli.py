@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,36 @@ def test_status_and_modes(home: Path) -> None:
     guard("use")
     assert "service-persistence" in guard("status").output
     assert json.loads(path.read_text()) == {"mode": "observe"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{"mode": "off",\n}',
+            ":2: not JSON: Illegal trailing comma" if sys.version_info >= (3, 13) else ":2: not JSON: ",
+        ),
+        ("[]", ": not a JSON object"),
+        ("", None),
+        (b'{"mode": "\xff"}', ": not UTF-8"),
+    ],
+)
+def test_damaged_settings_are_said_and_kept(home: Path, hooks: Hooks, text: str | bytes, said: str | None) -> None:
+    path = home / "state" / "guard" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data := text.encode() if isinstance(text, str) else text)
+    warned = f"Warning: {path} is no JSON object that can be read: nothing in it counts"
+    assert warned in guard("status").output
+    hooks.prompt("p")
+    assert hooks.log()[0]["mode"] == "enforce"
+    assert hooks.faults() == [f"{warned.removeprefix('Warning: ')}: the mode is enforce"]
+    if said is None:  # an empty file holds nothing to lose
+        guard("mode", "observe")
+        assert json.loads(path.read_text()) == {"mode": "observe"}
+        return
+    told = guard("mode", "observe", code=2).output
+    assert f"{path}{said}" in told and "mend it, or delete it" in told and told.count("\n") == 1
+    assert path.read_bytes() == data and [p.name for p in path.parent.glob("settings*")] == ["settings.json"]
 
 
 @pytest.mark.parametrize(
@@ -279,8 +310,8 @@ def test_a_file_in_the_place_of_the_state_is_what_is_blamed(
     assert not (home / ".claude").exists() and (home / ".local").read_text() == "a file"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "{broken", '{"mode": 3}'])
-def test_settings_of_ours_that_are_none_are_written_anew(home: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "{}", '{"mode": 3}'])
+def test_settings_of_ours_that_say_nothing_are_written_anew(home: Path, text: str) -> None:
     path = home / "state" / "guard" / "settings.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)

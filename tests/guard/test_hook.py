@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import stat
 import subprocess
@@ -275,6 +276,59 @@ def test_a_full_disk(hooks: Hooks) -> None:
     # what cannot be logged is not done: a limit that is not counted would be none
     assert hooks.call("remove") == {} and hooks.stop() == {}
     assert any("No space left" in fault for fault in hooks.faults())
+
+
+def test_a_disk_that_takes_nothing_gets_no_litter(hooks: Hooks) -> None:
+    """Every write to a file fails, as on a full disk where names can still be made."""
+    hooks.use(plain_rules())
+    hooks.prompt("Go carefully.")
+    home = hooks.home / "state" / "guard"
+    for derived in (*home.glob("image-*"), *home.glob("portfolio*")):
+        derived.unlink()
+
+    def no_bytes() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    payload = json.dumps({"session_id": "s", "hook_event_name": "Stop", "cwd": "/w"}).encode()
+    for _ in range(3):
+        done = subprocess.run(
+            [hooks.python, "-I", "-S", str(HOOK), "claude-code"],
+            input=payload,
+            env={**hooks.env, "MISSTEP_PORTFOLIO": ""},
+            capture_output=True,
+            preexec_fn=no_bytes,
+        )
+        assert (done.returncode, done.stdout) == (0, b"") and b"File too large" in done.stderr
+    assert sorted(path.name for path in home.iterdir()) == ["faults.jsonl", "pruned", "sessions"]
+
+
+@pytest.mark.parametrize("home", [None, "relative", "."])
+def test_without_a_home_folder(hooks: Hooks, home: str | None, tmp_path: Path) -> None:
+    """As in a container: a user that the system does not know, and no $HOME. Nothing is written where the agent works."""
+    work = tmp_path / "work"
+    work.mkdir()
+    env = {} if home is None else {"HOME": home}
+    code = f"""import os, sys
+os.environ.clear(); os.environ.update({env!r})
+sys.argv = ["hook.py", "claude-code"]
+os.chdir({str(work)!r})
+os.getuid = lambda: 54321
+exec(compile(open(hook := {str(HOOK)!r}).read(), hook, "exec"), {{"__name__": "__main__", "__file__": hook}})
+"""
+    payload = json.dumps({"session_id": "s", "hook_event_name": "SessionStart", "cwd": str(work)}).encode()
+    done = subprocess.run([hooks.python, "-I", "-S", "-c", code], input=payload, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert list(work.iterdir()) == []
+    assert b"no home folder is known: set $HOME or $MISSTEP_HOME" in done.stderr
+
+
+def test_the_home_of_the_user_is_taken_where_the_environment_has_none(hooks: Hooks) -> None:
+    code = "import os; os.environ.pop('HOME'); from misstep.guard import _paths; print(_paths.home())"
+    import pwd
+
+    env = {"PATH": "/usr/bin", "PYTHONPATH": str(HOOK.parents[2]), "HOME": "/x"}
+    done = subprocess.run([hooks.python, "-S", "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == pwd.getpwuid(os.getuid()).pw_dir + "/.local/state/misstep"
 
 
 def test_a_folder_that_is_deleted_under_it(hooks: Hooks) -> None:

@@ -150,3 +150,26 @@ def test_never_in_a_scored_run_and_not_without_bounds(hooks: Hooks, home: Path) 
     assert "; kept without bound" in guard("status")
     settings.write_text(json.dumps({"keep_days": "many", "keep_megabytes": -1}))
     assert "; kept for 90 days, up to 500 MB" in guard("status")
+
+
+def test_a_clock_that_was_ahead_keeps_nobody_from_it(hooks: Hooks, home: Path) -> None:
+    hooks.prompt("Go.", session="one")
+    os.utime(home / "state" / "guard" / "pruned", (time.time() + 400 * DAY,) * 2)
+    old = session(home, "old", 100)
+    hooks.prompt("Go.", session="two")
+    assert gone(old)
+
+
+def test_what_killed_processes_left_goes(home: Path) -> None:
+    folder = home / "state" / "guard"
+    (folder / "trusted").mkdir(parents=True)
+    left = [folder / "image-cpython-312.77", folder / "portfolio.json.4711", folder / "trusted" / "a.json.5"]
+    kept = [folder / "image-cpython-312", folder / "settings.json", folder / "trusted" / "a.json", folder / "daemon.8"]
+    for path in (*left, *kept):
+        path.write_text("{}")
+        os.utime(path, (time.time() - 2 * DAY,) * 2)
+    os.utime(kept[-1])  # somebody may be at it
+    (folder / "folder.9").mkdir()
+    guard("prune")
+    assert [path.exists() for path in (*left, *kept)] == [False] * 3 + [True] * 4
+    assert (folder / "folder.9").is_dir()

@@ -167,27 +167,27 @@ def daemon(foreground: bool, stop: bool) -> None:
 
 
 def _set(key: str, value: str) -> None:
+    from misstep.guard._files import InstallError, blamed, bytes_of, replace
     from misstep.guard._paths import make_folder, settings_file
 
     path = Path(settings_file())
     try:
-        found = json.loads(path.read_text()) if path.is_file() else {}
-    except (OSError, ValueError):
-        found = {}
+        found = json.loads((bytes_of(path) or b"").decode() or "{}")
+    except json.JSONDecodeError as error:
+        raise Failure(f"{path}:{error.lineno}: not JSON: {error.msg}; mend it, or delete it") from error
+    except InstallError as error:
+        raise Failure(str(error)) from error
+    except ValueError as error:
+        raise Failure(f"{path}: not UTF-8; mend it, or delete it") from error
     if not isinstance(found, dict):
-        found = {}
+        raise Failure(f"{path}: not a JSON object; mend it, or delete it")
     found[key] = value
     if not value:
         del found[key]
     try:
         make_folder(str(path.parent))
-        made = path.with_suffix(".new")
-        made.touch(0o600)
-        made.write_text(json.dumps(found, indent=2) + "\n")
-        made.replace(path)
+        replace(path, (json.dumps(found, indent=2) + "\n").encode(), 0o600)
     except OSError as error:
-        from misstep.guard._files import blamed
-
         raise Failure(blamed(error, path)) from error
 
 

@@ -119,13 +119,17 @@ class Image:
         data = b"".join([len(head).to_bytes(8, "big"), head, *body])
         made = f"{self.path}.{posix.getpid()}"
         fd = posix.open(made, posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600)
+        done = False
         try:
-            done = posix.write(fd, data) == len(data)
-        finally:
-            posix.close(fd)
-        if done:
-            posix.rename(made, self.path)
-        else:
+            try:
+                done = posix.write(fd, data) == len(data)
+            finally:
+                posix.close(fd)
+            if done:
+                posix.rename(made, self.path)
+        except OSError:
+            done = False
+        if not done:
             posix.unlink(made)
 
     # -- in this process -----------------------------------------------------------------------------------------------

@@ -10,17 +10,26 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 def home() -> str:
     """`$MISSTEP_HOME`, else `misstep` in the user's state folder (`$XDG_STATE_HOME`, `~/.local/state`).
 
-    A relative `$MISSTEP_HOME` is one below the user's home: hooks run in any folder.
+    A relative `$MISSTEP_HOME` is one below the user's home: hooks run in any folder. Raises OSError where the user has none.
     """
     given = os.environ.get("MISSTEP_HOME")
     if given:
         if given.startswith("/"):
             return given
-        return os.path.expanduser("~/" + (given[2:] if given[:2] in ("~/", "./") else given))
+        return _below_home(given[2:] if given[:2] in ("~/", "./") else given)
     state = os.environ.get("XDG_STATE_HOME")
     if not state or not state.startswith("/"):
-        state = os.path.expanduser("~/.local/state")
+        state = _below_home(".local/state")
     return state + "/misstep"
+
+
+def _below_home(path: str) -> str:
+    found = os.path.expanduser("~/" + path)
+    if not found.startswith("/"):  # no $HOME, or a relative one, and a user that the system does not know
+        raise FileNotFoundError(
+            2, "no home folder is known: set $HOME or $MISSTEP_HOME to one, with its whole path", "~"
+        )
+    return found
 
 
 def guard_home() -> str:

@@ -43,6 +43,14 @@ def settings() -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def odd_settings() -> str:
+    """What is wrong with `settings.json` as a whole, in words; '' where nothing is."""
+    path = settings_file()
+    if not os.path.lexists(path) or isinstance(read_json(path), dict):
+        return ""
+    return f"{path} is no JSON object that can be read: nothing in it counts"
+
+
 def mode_of(given: dict[str, Any]) -> str:
     """The mode: `$MISSTEP_GUARD` before the settings; enforce where neither says one."""
     return _mode(os.environ.get("MISSTEP_GUARD")) or _mode(given.get("mode")) or "enforce"

@@ -27,9 +27,7 @@ def notes(cwd: str) -> list[Note]:
     """All that is to be known, for agents that work in a folder."""
     given = choice.settings()
     found = []
-    odd = choice.odd_mode(given)
-    if odd:
-        found.append(Note(False, odd))
+    found += [Note(False, odd) for odd in (choice.odd_settings(), choice.odd_mode(given)) if odd]
     said = os.environ.get("MISSTEP_HOME", "")
     if said and not said.startswith("/"):
         found.append(

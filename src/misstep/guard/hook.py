@@ -26,13 +26,18 @@ def main() -> None:
                 posix.open("/dev/null", posix.O_RDWR)
         env = posix.environ
         home = env.get(b"MISSTEP_HOME", b"")
-        if home[:1] != b"/":
-            if home:  # as _paths.home() has it
-                home = env.get(b"HOME", b"") + b"/" + (home[2:] if home[:2] in (b"~/", b"./") else home)
-            else:
-                state = env.get(b"XDG_STATE_HOME", b"")
-                state = state if state.startswith(b"/") else env.get(b"HOME", b"") + b"/.local/state"
+        if home[:1] != b"/":  # as _paths.home() has it
+            user, state = env.get(b"HOME", b""), env.get(b"XDG_STATE_HOME", b"")
+            if not home and state[:1] == b"/":
                 home = state + b"/misstep"
+            elif user[:1] != b"/":
+                from misstep.guard import _paths
+
+                home = _paths.home().encode("utf-8", "surrogateescape")
+            elif home:
+                home = user + b"/" + (home[2:] if home[:2] in (b"~/", b"./") else home)
+            else:
+                home = user + b"/.local/state/misstep"
         folder = home + b"/guard"
         host, data = sys.argv[1] if len(sys.argv) > 1 else "", None
         try:

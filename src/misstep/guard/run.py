@@ -332,16 +332,16 @@ def _head(host_name: str, reading: Reading, payload: dict[str, Any], given: dict
     """The first records of a log. A sub-agent's task is what its parent was told: its own prompt comes from an agent."""
     import misstep
 
-    from .choice import arm_of, mode_of, odd_mode, scored, source
+    from .choice import arm_of, mode_of, odd_mode, odd_settings, scored, source
     from .session import VERSION
 
     cwd = payload.get("cwd")
     cwd = cwd if isinstance(cwd, str) else ""
     where = source(given, cwd)
 
-    odd = odd_mode(given)
-    if odd:
-        _fault(host_name, f"{odd}: {mode_of(given)}")
+    for odd in (odd_settings(), odd_mode(given)):
+        if odd:
+            _fault(host_name, f"{odd}: the mode is {mode_of(given)}")
     head: list[dict[str, Any]] = [
         {
             "v": VERSION,

@@ -163,9 +163,13 @@ def write_json(path: str, value: Any) -> None:
     made = f"{path}.{os.getpid()}"
     fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        data = dumps(value).encode()
-        while data:
-            data = data[os.write(fd, data) :]
-    finally:
-        os.close(fd)
-    os.rename(made, path)
+        try:
+            data = dumps(value).encode()
+            while data:
+                data = data[os.write(fd, data) :]
+        finally:
+            os.close(fd)
+        os.rename(made, path)
+    except BaseException:
+        os.unlink(made)
+        raise
