@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from misstep.experiment import Attempt, write_attempts
-from misstep.experiment.lock import read, verify
+from misstep.experiment.plan.lock import read, verify
 
 DESIGN = """
 name = "demo"

@@ -30,8 +30,8 @@ from typing import Any, ClassVar
 from harbor.agents.installed.base import BaseInstalledAgent
 
 from misstep import catalogue
-from misstep.experiment import runtime
-from misstep.experiment.agents import install_guard, set_arm
+from misstep.experiment.runs import runtime
+from misstep.experiment.runs.agents import install_guard, set_arm
 from misstep.sandbox import generators
 from misstep.sandbox.harbor import BubblewrapEnvironment
 

@@ -20,9 +20,10 @@ import pytest
 
 pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])")
 
-from misstep.experiment import Attempt, lock, read_attempts
-from misstep.experiment.design import Design
-from misstep.experiment.run import Runner
+from misstep.experiment import Attempt, read_attempts
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.design import Design
+from misstep.experiment.runs.run import Runner
 from misstep.sandbox import native
 
 HERE = Path(__file__).resolve().parent

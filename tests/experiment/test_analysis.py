@@ -16,7 +16,7 @@ import pytest
 from misstep.experiment import Attempt, observed, write_attempts
 from misstep.experiment.analysis import Analysis, Plan, PlanError, analyse
 from misstep.experiment.analysis import numbers as numbers_
-from misstep.experiment.design import Agent, Contrast, Design, Primary, Replacement, Tasks
+from misstep.experiment.plan.design import Agent, Contrast, Design, Primary, Replacement, Tasks
 from misstep.experiment.records import read
 from misstep.stats import paired_effect
 

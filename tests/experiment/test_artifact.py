@@ -18,13 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from misstep.cli.panel import command
-from misstep.experiment import Attempt, AttemptsError, lock, records
-from misstep.experiment.archive import Archive
-from misstep.experiment.artifact import ArtifactError, Exported, export
-from misstep.experiment.checking import Verified, verify
-from misstep.experiment.design import Design
-from misstep.experiment.replacement import decided
-from misstep.experiment.schemas import schemas
+from misstep.experiment import Attempt, AttemptsError, records
+from misstep.experiment.artifact.export import ArtifactError, Exported, export
+from misstep.experiment.artifact.schemas import schemas
+from misstep.experiment.artifact.verify import Verified, verify
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.design import Design
+from misstep.experiment.runs.archive import Archive
+from misstep.experiment.runs.replacement import decided
 from misstep.report.panel import page
 
 SERVICE = "Start an HTTP server on port 8080. It must still be running when the work is judged.\n"

@@ -23,7 +23,7 @@ pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])"
 
 from misstep.experiment.branch import BranchDesign, analyse, find
 from misstep.experiment.branch import run as runs
-from misstep.experiment.design import Agent, Environment
+from misstep.experiment.plan.design import Agent, Environment
 from misstep.guard.portfolio import from_plain
 from misstep.sandbox import native
 from misstep.sandbox.tasks import Task
@@ -115,7 +115,10 @@ def test_an_agent_goes_on_from_a_stop(branching: Any, folder: Path, agent: str) 
     mounts = [{"type": "bind", "source": str(where), "target": "/opt/cli", "read_only": True}]
     with scripted(script) as model:
         prefix = "ANTHROPIC" if agent == "claude-code" else "OPENAI"
-        env = {f"{prefix}_API_KEY": "none", f"{prefix}_BASE_URL": f"http://127.0.0.1:{model.port}" + ("/v1" if agent == "codex" else "")}
+        env = {
+            f"{prefix}_API_KEY": "none",
+            f"{prefix}_BASE_URL": f"http://127.0.0.1:{model.port}" + ("/v1" if agent == "codex" else ""),
+        }
         record(folder, agent, mounts, env)
         task = Task.load(path)
         plain = branching.plain_of("service-persistence")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from misstep.experiment import Attempt, AttemptsError, fair
-from misstep.experiment.classify import attempt_of
-from misstep.experiment.words import said_so
+from misstep.experiment.outcomes.classify import attempt_of
+from misstep.experiment.outcomes.words import said_so
 
 _spec = importlib.util.spec_from_file_location("misstep_tests_trials", Path(__file__).with_name("trials.py"))
 trials = importlib.util.module_from_spec(_spec)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from misstep.experiment import Attempt
-from misstep.experiment.cost import Estimate, cost, pass_rates, predict
-from misstep.experiment.design import Rates
+from misstep.experiment.plan.cost import Estimate, cost, pass_rates, predict
+from misstep.experiment.plan.design import Rates
 
 
 def attempt(task: str, arm: str = "baseline", passed: bool | None = True, **more: object) -> Attempt:

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from misstep.cli import group
 from misstep.experiment import AttemptsError
-from misstep.experiment import align as aligning
-from misstep.experiment.align import align, diverge, key_of, moves
-from misstep.experiment.derive import derive, write
+from misstep.experiment.derive import align as aligning
+from misstep.experiment.derive.align import align, diverge, key_of, moves
+from misstep.experiment.derive.derivation import derive, write
 from misstep.trajectory import Call
 from misstep.trajectory.readers import read
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from misstep.experiment.design import Contrast, Design, DesignError, Primary
+from misstep.experiment.plan.design import Contrast, Design, DesignError, Primary
 
 WHOLE: dict[str, Any] = {
     "name": "whole",

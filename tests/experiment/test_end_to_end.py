@@ -22,14 +22,15 @@ import pytest
 
 pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])")
 
-from misstep.experiment import Attempt, fair, lock, read_attempts
+from misstep.experiment import Attempt, fair, read_attempts
 from misstep.experiment.analysis import analyse
 from misstep.experiment.analysis.table import Plan
-from misstep.experiment.archive import read_lineage
 from misstep.experiment.attempts import observed
-from misstep.experiment.design import Design
-from misstep.experiment.run import Outcome, Runner
-from misstep.experiment.trials import Work
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.design import Design
+from misstep.experiment.runs.archive import read_lineage
+from misstep.experiment.runs.run import Outcome, Runner
+from misstep.experiment.runs.trials import Work
 from misstep.sandbox import native
 
 HERE = Path(__file__).resolve().parent

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from misstep.experiment import funnel
-from misstep.experiment.classify import attempt_of
+from misstep.experiment.outcomes import funnel
+from misstep.experiment.outcomes.classify import attempt_of
 from misstep.guard.adapters import Guard
 from misstep.guard.portfolio import default, from_plain
 

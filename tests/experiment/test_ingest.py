@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from misstep.cli import group
 from misstep.experiment import AttemptsError, observed, read_attempts
-from misstep.experiment.ingest import Ingested, Options, ingest
-from misstep.experiment.places import Place
+from misstep.experiment.outcomes.ingest import Ingested, Options, ingest
+from misstep.experiment.outcomes.places import Place
 from misstep.stats import mean_pass_at_k
 
 _spec = importlib.util.spec_from_file_location("misstep_tests_trials", Path(__file__).with_name("trials.py"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from misstep.experiment import Attempt
-from misstep.experiment.liveness import Marker, checked, dead
+from misstep.experiment.runs.liveness import Marker, checked, dead
 
 MARKER = Marker("real", "c0ffee", "key")
 HEAD = {"v": 1, "host": "codex", "session": "s", "arm": "real", "lock": "c0ffee"}

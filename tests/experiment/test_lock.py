@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from misstep.experiment import lock
-from misstep.experiment.design import Design, DesignError
-from misstep.experiment.lock import LockError
-from misstep.experiment.tasks import Task, assign, digest, harbor_digest, portfolio_of, tasks_of
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.design import Design, DesignError
+from misstep.experiment.plan.lock import LockError
+from misstep.experiment.plan.tasks import Task, assign, digest, harbor_digest, portfolio_of, tasks_of
 from misstep.guard.portfolio import from_plain
 
 SERVICE = "Start an HTTP server on port 8080. It must still be running when the work is judged.\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from misstep.experiment import Attempt
-from misstep.experiment.design import Design
-from misstep.experiment.lock import plan
-from misstep.experiment.outlook import outlook
+from misstep.experiment.plan.design import Design
+from misstep.experiment.plan.lock import plan
+from misstep.experiment.plan.outlook import outlook
 
 SERVICE = "Start an HTTP server on port 8080. It must still be running when the work is judged.\n"
 PLAIN = "Count the words of /app/text and write the number to /app/count.\n"

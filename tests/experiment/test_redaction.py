@@ -7,7 +7,7 @@ import json
 import tomllib
 
 from misstep.experiment import Attempt
-from misstep.experiment.redaction import attempt_of, text_of, value_of
+from misstep.experiment.artifact.redaction import attempt_of, text_of, value_of
 
 KEY = "sk-proj-abcdefghijklmnop1234567890"
 

@@ -21,14 +21,16 @@ pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])"
 
 from misstep.cli._group import group
 from misstep.cli.panel.run import span
-from misstep.experiment import Attempt, fair, lock, read_attempts, trials
-from misstep.experiment.archive import Archive, ArchiveError, read_lineage
-from misstep.experiment.design import Design
-from misstep.experiment.progress import status_of
-from misstep.experiment.replacement import decided, following, rounds, settled
-from misstep.experiment.run import Runner
-from misstep.experiment.schedule import read_schedule
-from misstep.experiment.trials import RunError, Work
+from misstep.experiment import Attempt, fair, read_attempts
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.design import Design
+from misstep.experiment.plan.schedule import read_schedule
+from misstep.experiment.runs import trials
+from misstep.experiment.runs.archive import Archive, ArchiveError, read_lineage
+from misstep.experiment.runs.progress import status_of
+from misstep.experiment.runs.replacement import decided, following, rounds, settled
+from misstep.experiment.runs.run import Runner
+from misstep.experiment.runs.trials import RunError, Work
 from misstep.sandbox import native
 
 HERE = Path(__file__).resolve().parent

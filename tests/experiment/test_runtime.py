@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from misstep.experiment import runtime
+from misstep.experiment.runs import runtime
 from misstep.guard import freeze
 from misstep.guard.portfolio import default, from_plain
 from misstep.sandbox import Limits, Root, native

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.experiment.schedule import ScheduleError, Slot, rank, read_schedule, schedule, text_of, write_schedule
+from misstep.experiment.plan.schedule import ScheduleError, Slot, rank, read_schedule, schedule, text_of, write_schedule
 
 TASKS = [f"task-{n}" for n in range(6)]
 ARMS = ["baseline", "real", "sham", "always-verify", "reconsider"]

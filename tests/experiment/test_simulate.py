@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from misstep.experiment.analysis import analyse
-from misstep.experiment.simulate import NEAR, TASKS, records, simulate, table
+from misstep.experiment.plan.simulate import NEAR, TASKS, records, simulate, table
 from misstep.stats import attempts_needed, expected_coverage, interval_note, mean_interval, power, tasks_needed
 from misstep.stats.planning import batch_mean_interval, curve
 

@@ -14,8 +14,8 @@ from . import Failure, debug_option, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from misstep.experiment.align import Divergence, Move
-    from misstep.experiment.losses import Case, Cluster, Derivation
+    from misstep.experiment.derive.align import Divergence, Move
+    from misstep.experiment.derive.losses import Case, Cluster, Derivation
 
 WIDTH = 150
 
@@ -53,8 +53,8 @@ def command(
     PATHS are Harbor jobs or runs of terminal-bench v1, with at least two attempts at a task by one agent under no policy.
     """
     from misstep.experiment.attempts import AttemptsError
-    from misstep.experiment.derive import derive, write
-    from misstep.experiment.ingest import Options
+    from misstep.experiment.derive.derivation import derive, write
+    from misstep.experiment.outcomes.ingest import Options
 
     options = Options(own=agent_error, passes=pass_at, workers=workers or 0)
     kept = Path(folder) if folder else None

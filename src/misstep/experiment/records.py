@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from misstep.experiment import lock as locks
 from misstep.experiment.analysis import Analysis, Plan, PlanError, analyse
 from misstep.experiment.attempts import Attempt, AttemptsError, read_attempts
-from misstep.experiment.design import Design, DesignError
-from misstep.experiment.schedule import ScheduleError
+from misstep.experiment.plan import lock as locks
+from misstep.experiment.plan.design import Design, DesignError
+from misstep.experiment.plan.schedule import ScheduleError
 
 ATTEMPTS = "attempts.jsonl"
 ERRORS = (AttemptsError, DesignError, PlanError, ScheduleError, locks.LockError)

@@ -24,7 +24,8 @@ def command(path: Path, out: Path, primary: str | None, cohort: str | None, with
 
     PATH is a panel's folder, or a file of attempts. What looks like a credential is redacted.
     """
-    from misstep.experiment import artifact, records
+    from misstep.experiment import records
+    from misstep.experiment.artifact import export as artifact
     from misstep.report.panel import page
 
     try:

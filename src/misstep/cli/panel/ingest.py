@@ -11,7 +11,7 @@ import click
 from .. import Failure, debug_option, one_line
 
 if TYPE_CHECKING:
-    from misstep.experiment.ingest import Ingested
+    from misstep.experiment.outcomes.ingest import Ingested
 
 
 @click.command("ingest")
@@ -70,9 +70,9 @@ def command(
     attempts. Several jobs are several arms.
     """
     from misstep.experiment.attempts import AttemptsError, header, line
-    from misstep.experiment.columns import NAMES
-    from misstep.experiment.ingest import Options, ingest
-    from misstep.experiment.places import Place
+    from misstep.experiment.outcomes.columns import NAMES
+    from misstep.experiment.outcomes.ingest import Options, ingest
+    from misstep.experiment.outcomes.places import Place
 
     if not paths and not arms:
         raise Failure("nothing to read: give PATHS, or --arm NAME=PATH")

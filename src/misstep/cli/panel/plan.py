@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from misstep.experiment.attempts import Attempt
-    from misstep.experiment.cost import Estimate
-    from misstep.experiment.design import Design
-    from misstep.experiment.outlook import Chance, Outlook
+    from misstep.experiment.plan.cost import Estimate
+    from misstep.experiment.plan.design import Design
+    from misstep.experiment.plan.outlook import Chance, Outlook
 
 
 @click.command("plan")
@@ -39,10 +39,10 @@ def command(design: str, out: str | None, effect: float | None, past: str | None
 
     With --out the panel is locked: the schedule and the SHA-256 of every task, source and text that decide what runs.
     """
-    from misstep.experiment import lock
     from misstep.experiment.attempts import AttemptsError
-    from misstep.experiment.design import Design, DesignError
-    from misstep.experiment.outlook import outlook
+    from misstep.experiment.plan import lock
+    from misstep.experiment.plan.design import Design, DesignError
+    from misstep.experiment.plan.outlook import outlook
     from misstep.guard.portfolio import PortfolioError
 
     path = Path(design)

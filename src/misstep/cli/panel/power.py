@@ -81,7 +81,7 @@ def _rates(path: str | None, arm: str | None) -> tuple[list[float] | None, str]:
     if not path:
         return None, ""
     from misstep.experiment.attempts import AttemptsError, read_attempts
-    from misstep.experiment.cost import pass_rates
+    from misstep.experiment.plan.cost import pass_rates
 
     try:
         past = read_attempts(Path(path))
@@ -122,7 +122,7 @@ def _found(
     if simulate:
         if rates is not None:
             raise ValueError("--simulate draws tasks from a Beta law: it does not go with --rates")
-        from misstep.experiment.simulate import simulate as run
+        from misstep.experiment.plan.simulate import simulate as run
 
         found["simulated"] = [run(tasks, attempts, e, 10_000, mean=mean).plain() for e in (0.0, effect)]
     return found

@@ -112,7 +112,7 @@ def _write(records: Records, analysis: Analysis, html: str | None, json_: str | 
     if json_:
         made.append((json_, json.dumps(analysis.plain(), indent=1, allow_nan=False) + "\n"))
     if csv:
-        from misstep.experiment.tables import csv_files
+        from misstep.experiment.artifact.tables import csv_files
 
         folder = Path(csv)
         try:

@@ -13,7 +13,7 @@ from .. import debug_option
 from .._group import Failure
 
 if TYPE_CHECKING:
-    from misstep.experiment.run import Outcome, Progress
+    from misstep.experiment.runs.run import Outcome, Progress
 
 
 def span(seconds: float) -> str:
@@ -63,14 +63,14 @@ def command(folder: Path, concurrency: int | None, limit: int | None) -> None:
 
     Exit codes: 0 nothing is left to run (or the limit is reached), 1 it ended before, 2 it cannot run, 130 interrupted.
     """
-    from misstep.experiment.archive import ArchiveError
     from misstep.experiment.attempts import AttemptsError
-    from misstep.experiment.design import DesignError
-    from misstep.experiment.lock import LockError
-    from misstep.experiment.run import Runner
-    from misstep.experiment.runtime import RuntimeFault
-    from misstep.experiment.schedule import ScheduleError
-    from misstep.experiment.trials import RunError
+    from misstep.experiment.plan.design import DesignError
+    from misstep.experiment.plan.lock import LockError
+    from misstep.experiment.plan.schedule import ScheduleError
+    from misstep.experiment.runs.archive import ArchiveError
+    from misstep.experiment.runs.run import Runner
+    from misstep.experiment.runs.runtime import RuntimeFault
+    from misstep.experiment.runs.trials import RunError
     from misstep.guard.portfolio import PortfolioError
 
     shown = _Line()

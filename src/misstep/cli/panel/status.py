@@ -14,7 +14,7 @@ from .._group import Failure
 from .run import span
 
 if TYPE_CHECKING:
-    from misstep.experiment.progress import Status
+    from misstep.experiment.runs.progress import Status
 
 
 @click.command("status", short_help="How far a panel is.")
@@ -29,12 +29,12 @@ def command(folder: Path, as_json: bool, watch: float | None) -> None:
 
     Outcomes are not shown, by arm or at all: `misstep panel report` has them when the panel is done.
     """
-    from misstep.experiment.archive import ArchiveError
     from misstep.experiment.attempts import AttemptsError
-    from misstep.experiment.design import DesignError
-    from misstep.experiment.lock import LockError
-    from misstep.experiment.progress import status_of
-    from misstep.experiment.schedule import ScheduleError
+    from misstep.experiment.plan.design import DesignError
+    from misstep.experiment.plan.lock import LockError
+    from misstep.experiment.plan.schedule import ScheduleError
+    from misstep.experiment.runs.archive import ArchiveError
+    from misstep.experiment.runs.progress import status_of
 
     while True:
         try:

@@ -18,8 +18,8 @@ def command(artifact: Path, notes: bool) -> int:
 
     Prints one line. Exit codes: 0 all holds, 1 something differs (the line names the first), 2 it is no artifact.
     """
-    from misstep.experiment import artifact as artifacts
-    from misstep.experiment import checking
+    from misstep.experiment.artifact import export as artifacts
+    from misstep.experiment.artifact import verify as checking
     from misstep.report.panel import page
 
     try:

@@ -11,7 +11,7 @@ from misstep.experiment.analysis.model import ALL, Analysis, Task
 from misstep.experiment.analysis.sensitivity import sensitivity
 from misstep.experiment.analysis.table import Plan, PlanError, Table
 from misstep.experiment.attempts import Attempt
-from misstep.experiment.design import Design
+from misstep.experiment.plan.design import Design
 
 __all__ = ["Plan", "PlanError", "analyse"]
 

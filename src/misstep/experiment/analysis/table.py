@@ -16,7 +16,7 @@ from math import isfinite
 from misstep.experiment.analysis.model import ALL, Missing
 from misstep.experiment.analysis.numbers import Share
 from misstep.experiment.attempts import Attempt, fair
-from misstep.experiment.design import Design
+from misstep.experiment.plan.design import Design
 
 ORDER = ("baseline", "real", "sham", "sham-deny", "always-verify", "reconsider", "always-real")
 """Of arms where no design gives one; others follow by name."""

@@ -19,12 +19,12 @@ from typing import Any
 
 import tomllib
 
-from misstep.experiment import design as panels
 from misstep.experiment.branch import forms
 from misstep.experiment.branch.points import NOTHING
 from misstep.experiment.branch.rebuild import RULES
 from misstep.experiment.branch.treatment import ARMS
-from misstep.experiment.design import Agent, Contrast, DesignError, Environment
+from misstep.experiment.plan import design as panels
+from misstep.experiment.plan.design import Agent, Contrast, DesignError, Environment
 
 AGENTS = (forms.AGENT, "codex", "claude-code")
 FILE = "branch.json"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from misstep.experiment import funnel
-from misstep.experiment.archive import now
 from misstep.experiment.branch import forms
 from misstep.experiment.branch.loop import Continuation, Ended, Situation, opening, opening_steps
 from misstep.experiment.branch.records import Branched
 from misstep.experiment.branch.treatment import PointLost, Treatment, treatment
-from misstep.experiment.words import said_so
+from misstep.experiment.outcomes import funnel
+from misstep.experiment.outcomes.words import said_so
+from misstep.experiment.runs.archive import now
 from misstep.sandbox import roots
 from misstep.sandbox.base import SandboxError
 from misstep.trajectory import Trajectory, atif_out

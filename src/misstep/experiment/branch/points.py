@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from misstep.catalogue import Fold, missteps
-from misstep.experiment import funnel
 from misstep.experiment.attempts import AttemptsError, read_attempts
 from misstep.experiment.branch.cut import before, first_prompt, obstacle, recording_of
-from misstep.experiment.classify import GUARD_LOGS
+from misstep.experiment.outcomes import funnel
+from misstep.experiment.outcomes.classify import GUARD_LOGS
 from misstep.guard.engine import Engine
 from misstep.guard.portfolio import from_plain
 from misstep.guard.study import audit, shown
@@ -359,9 +359,9 @@ def tasks_at(paths: Iterable[Path], sources: Iterable[Path] = ()) -> list[Task]:
 
 def _designed(sources: Iterable[Path]) -> Iterator[Path]:
     """The folders of tasks that belong to panels."""
-    from misstep.experiment import lock
-    from misstep.experiment.design import DesignError
-    from misstep.experiment.tasks import tasks_of
+    from misstep.experiment.plan import lock
+    from misstep.experiment.plan.design import DesignError
+    from misstep.experiment.plan.tasks import tasks_of
 
     for path in sources:
         if (path / lock.LOCK).is_file():

@@ -19,11 +19,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from misstep.experiment.archive import now
 from misstep.experiment.branch.engines import CONTINUED, Work, judged
 from misstep.experiment.branch.records import Branched
 from misstep.experiment.branch.treatment import PointLost, Said, treatment
-from misstep.experiment.classify import attempt_of, trajectories_of
+from misstep.experiment.outcomes.classify import attempt_of, trajectories_of
+from misstep.experiment.runs.archive import now
 from misstep.sandbox.base import SandboxError, shorten
 from misstep.sandbox.record import Recorded, Recording
 from misstep.trajectory import Before, Stop, Trajectory, atif_out

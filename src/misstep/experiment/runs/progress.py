@@ -11,13 +11,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from misstep.experiment import lock
-from misstep.experiment.archive import ATTEMPTS, BEGUN, LINEAGE, LOCK, TRIALS, ArchiveError, read_lineage
 from misstep.experiment.attempts import Attempt, fair, read_attempts
-from misstep.experiment.replacement import settled
+from misstep.experiment.plan import lock
+from misstep.experiment.runs.archive import ATTEMPTS, BEGUN, LINEAGE, LOCK, TRIALS, ArchiveError, read_lineage
+from misstep.experiment.runs.replacement import settled
 
 if TYPE_CHECKING:
-    from misstep.experiment.lock import Panel
+    from misstep.experiment.plan.lock import Panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _held(path: Path) -> bool:
 
 
 def _at_work(panel: Panel, attempts: list[Attempt]) -> list[AtWork]:
-    from misstep.experiment.trials import Work
+    from misstep.experiment.runs.trials import Work
 
     last: Counter[tuple[str, str, int]] = Counter()
     for one in attempts:

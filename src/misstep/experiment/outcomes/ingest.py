@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from misstep.experiment import classify, columns, funnel
 from misstep.experiment.attempts import Attempt, AttemptsError, fair, read_attempts
-from misstep.experiment.places import Place, Trial, document, instruction, of_file, task_folder, task_of, walk
+from misstep.experiment.outcomes import classify, columns, funnel
+from misstep.experiment.outcomes.places import Place, Trial, document, instruction, of_file, task_folder, task_of, walk
 
 if TYPE_CHECKING:
     from misstep.trajectory import Trajectory

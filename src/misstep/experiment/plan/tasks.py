@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from misstep.experiment.design import Design, DesignError, Tasks
-from misstep.experiment.schedule import rank, shuffled
+from misstep.experiment.plan.design import Design, DesignError, Tasks
+from misstep.experiment.plan.schedule import rank, shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

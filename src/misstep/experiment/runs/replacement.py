@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from misstep.experiment.attempts import Attempt, fair
 
 if TYPE_CHECKING:
-    from misstep.experiment.design import Replacement
-    from misstep.experiment.schedule import Slot
+    from misstep.experiment.plan.design import Replacement
+    from misstep.experiment.plan.schedule import Slot
 
 Key = tuple[str, str, int]
 

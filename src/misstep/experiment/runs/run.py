@@ -21,22 +21,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from misstep.experiment import archive as archives
-from misstep.experiment import leftovers, lock, runtime, trials
-from misstep.experiment.archive import Archive, state_of, tidy
 from misstep.experiment.attempts import Attempt, fair
-from misstep.experiment.classify import attempt_of
-from misstep.experiment.liveness import Marker, checked
-from misstep.experiment.replacement import Decision, decided, rounds, settled
-from misstep.experiment.tasks import tasks_of
-from misstep.experiment.trials import RunError, Work
+from misstep.experiment.outcomes.classify import attempt_of
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.tasks import tasks_of
+from misstep.experiment.runs import archive as archives
+from misstep.experiment.runs import leftovers, runtime, trials
+from misstep.experiment.runs.archive import Archive, state_of, tidy
+from misstep.experiment.runs.liveness import Marker, checked
+from misstep.experiment.runs.replacement import Decision, decided, rounds, settled
+from misstep.experiment.runs.trials import RunError, Work
 from misstep.guard.portfolio import from_plain
 
 if TYPE_CHECKING:
     from harbor.models.trial.config import TrialConfig
 
-    from misstep.experiment.lock import Panel
-    from misstep.experiment.schedule import Slot
+    from misstep.experiment.plan.lock import Panel
+    from misstep.experiment.plan.schedule import Slot
 
 IN_A_ROW = 8
 """Candidates that are no observations, one after the other, after which a run ends by itself: something is broken."""

@@ -21,7 +21,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("Harbor is not installed: pip install 'misstep[harbor]'") from error
 
-from misstep.experiment import runtime
+from misstep.experiment.runs import runtime
 from misstep.guard.hosts import host
 from misstep.guard.install import SECONDS
 

@@ -16,7 +16,7 @@ from misstep.stats.planning import past_rates
 from misstep.stats.sensitivity import t_quantile
 
 if TYPE_CHECKING:
-    from misstep.experiment.design import Rates
+    from misstep.experiment.plan.design import Rates
 
 ENOUGH = 3
 """Past tasks from which on an interval is given."""

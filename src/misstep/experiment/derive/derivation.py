@@ -21,12 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from misstep.catalogue import Fold, Misstep, missteps
-from misstep.experiment import classify
-from misstep.experiment.align import Move, diverge, moves
 from misstep.experiment.attempts import Attempt, AttemptsError, fair
-from misstep.experiment.ingest import Options, each, ingest
-from misstep.experiment.losses import Case, Cluster, Derivation, Evidence, Facts, Pair, Sighting
-from misstep.experiment.places import Place, instruction, task_folder
+from misstep.experiment.derive.align import Move, diverge, moves
+from misstep.experiment.derive.losses import Case, Cluster, Derivation, Evidence, Facts, Pair, Sighting
+from misstep.experiment.outcomes import classify
+from misstep.experiment.outcomes.ingest import Options, each, ingest
+from misstep.experiment.outcomes.places import Place, instruction, task_folder
 from misstep.scan.record import cut, describe
 from misstep.trajectory import Before, Event, Prompt, events
 

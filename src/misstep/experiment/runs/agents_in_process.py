@@ -24,7 +24,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("Harbor is not installed: pip install 'misstep[harbor]'") from error
 
-from misstep.experiment.classify import GUARD_LOGS
+from misstep.experiment.outcomes.classify import GUARD_LOGS
 from misstep.guard._json import dumps, loads
 from misstep.guard.adapters import Answer, Guard, terminus_2
 from misstep.guard.install import HOOK
@@ -140,7 +140,7 @@ class GuardedMiniSweAgent(MiniSweAgent):
     async def run(self, instruction: str, environment: BaseEnvironment, context: AgentContext) -> None:
         from harbor.llms.litellm_config import litellm_api_base, litellm_model_name
 
-        from misstep.experiment.mini_swe_agent import Agent, Inside, Model
+        from misstep.experiment.runs.mini_swe_agent import Agent, Inside, Model
 
         access = self.model_connection
         name = litellm_model_name(

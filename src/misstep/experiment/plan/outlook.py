@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from misstep.experiment.attempts import Attempt
-from misstep.experiment.cost import Cost, cost, pass_rates
-from misstep.experiment.design import WITHOUT
-from misstep.experiment.lock import Plan
+from misstep.experiment.plan.cost import Cost, cost, pass_rates
+from misstep.experiment.plan.design import WITHOUT
+from misstep.experiment.plan.lock import Plan
 from misstep.stats import attainable_p, attempts_needed, interval_note, power, tasks_needed
 
 EFFECTS = (0.1, 0.2, 0.3)

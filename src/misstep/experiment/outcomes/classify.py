@@ -29,9 +29,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from misstep.experiment import funnel as funnels
 from misstep.experiment.attempts import Attempt, AttemptsError
-from misstep.experiment.words import last_words, said_so
+from misstep.experiment.outcomes import funnel as funnels
+from misstep.experiment.outcomes.words import last_words, said_so
 from misstep.trajectory.readers import Source, Unreadable, read, reader_of, units
 from misstep.trajectory.readers import harbor as harbor_reader
 

@@ -24,11 +24,14 @@ from typing import Any
 
 import misstep
 from misstep.catalogue import get
-from misstep.experiment import archive, lock, records, redaction
+from misstep.experiment import records
 from misstep.experiment.analysis import Analysis
+from misstep.experiment.artifact import redaction
+from misstep.experiment.artifact.schemas import schemas
+from misstep.experiment.artifact.tables import csv_files
 from misstep.experiment.attempts import Attempt, header, line
-from misstep.experiment.schemas import schemas
-from misstep.experiment.tables import csv_files
+from misstep.experiment.plan import lock
+from misstep.experiment.runs import archive
 
 SCHEMA, VERSION = "misstep.panel.artifact", 1
 MANIFEST, README = "manifest.json", "README.md"

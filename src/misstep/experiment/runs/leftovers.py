@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from misstep.experiment.trials import MOUNTS
+from misstep.experiment.runs.trials import MOUNTS
 
 if TYPE_CHECKING:
-    from misstep.experiment.design import Environment
+    from misstep.experiment.plan.design import Environment
 
 LABEL = "com.docker.compose.project"
 

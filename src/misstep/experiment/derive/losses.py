@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from misstep.experiment.align import Divergence, Move
 from misstep.experiment.attempts import Attempt
+from misstep.experiment.derive.align import Divergence, Move
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from misstep.experiment import runtime as runtimes
-from misstep.experiment.lock import PORTFOLIO
-from misstep.experiment.runtime import Runtime
-from misstep.experiment.tasks import tasks_of
+from misstep.experiment.plan.lock import PORTFOLIO
+from misstep.experiment.plan.tasks import tasks_of
+from misstep.experiment.runs import runtime as runtimes
+from misstep.experiment.runs.runtime import Runtime
 
 if TYPE_CHECKING:
     from harbor.models.trial.config import TrialConfig
 
-    from misstep.experiment.design import Environment
-    from misstep.experiment.lock import Panel
-    from misstep.experiment.schedule import Slot
+    from misstep.experiment.plan.design import Environment
+    from misstep.experiment.plan.lock import Panel
+    from misstep.experiment.plan.schedule import Slot
 
 AGENTS = {
-    "codex": "misstep.experiment.agents:GuardedCodex",
-    "claude-code": "misstep.experiment.agents:GuardedClaudeCode",
-    "terminus-2": "misstep.experiment.agents_in_process:GuardedTerminus2",
-    "mini-swe-agent": "misstep.experiment.agents_in_process:GuardedMiniSweAgent",
+    "codex": "misstep.experiment.runs.agents:GuardedCodex",
+    "claude-code": "misstep.experiment.runs.agents:GuardedClaudeCode",
+    "terminus-2": "misstep.experiment.runs.agents_in_process:GuardedTerminus2",
+    "mini-swe-agent": "misstep.experiment.runs.agents_in_process:GuardedMiniSweAgent",
 }
 """Harbor's agents by name -> the same agent with the guard. An import path in a design must name such a class itself: one
 that takes `misstep` (see `agents`)."""

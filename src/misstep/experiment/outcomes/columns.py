@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from misstep.experiment import classify
 from misstep.experiment.attempts import TERMINATIONS, Attempt, AttemptsError
+from misstep.experiment.outcomes import classify
 from misstep.trajectory.model import Outcome
 
 NAMES: Mapping[str, tuple[str, ...]] = {

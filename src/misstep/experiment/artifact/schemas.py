@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from misstep.experiment import archive, attempts, lock, replacement, schedule
+from misstep.experiment import attempts
 from misstep.experiment.analysis import model
+from misstep.experiment.plan import lock, schedule
+from misstep.experiment.runs import archive, replacement
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}

@@ -13,9 +13,9 @@ from math import isclose
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from misstep.experiment import archive, lock, records
+from misstep.experiment import records
 from misstep.experiment.analysis import Analysis, analyse
-from misstep.experiment.artifact import (
+from misstep.experiment.artifact.export import (
     ANALYSIS,
     MANIFEST,
     MARKERS,
@@ -28,11 +28,13 @@ from misstep.experiment.artifact import (
     place,
     readme,
 )
+from misstep.experiment.artifact.tables import csv_files
 from misstep.experiment.attempts import Attempt, fair, read_attempts
-from misstep.experiment.design import Design
-from misstep.experiment.replacement import decided
-from misstep.experiment.schedule import Slot, read_schedule, schedule
-from misstep.experiment.tables import csv_files
+from misstep.experiment.plan import lock
+from misstep.experiment.plan.design import Design
+from misstep.experiment.plan.schedule import Slot, read_schedule, schedule
+from misstep.experiment.runs import archive
+from misstep.experiment.runs.replacement import decided
 
 
 @dataclass(slots=True)

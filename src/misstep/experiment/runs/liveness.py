@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from misstep.experiment.attempts import Attempt, fair
-from misstep.experiment.classify import GUARD_LOGS, trajectories_of
+from misstep.experiment.outcomes.classify import GUARD_LOGS, trajectories_of
 from misstep.guard import journal
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from misstep.experiment.attempts import Attempt, header, line, read_attempts
-from misstep.experiment.replacement import Decision
+from misstep.experiment.runs.replacement import Decision
 
 ATTEMPTS, LINEAGE, TRIALS, LOCK = "attempts.jsonl", "lineage.jsonl", "trials", "run.lock"
 SCHEMA, VERSION = "misstep.lineage", 1

@@ -17,9 +17,9 @@ from typing import Any
 
 import misstep
 from misstep.experiment.analysis.model import VERSION as RULES
-from misstep.experiment.design import Design, DesignError
-from misstep.experiment.schedule import Slot, read_schedule, schedule, text_of
-from misstep.experiment.tasks import Assigned, Task, assign, digest, harbor_digest, portfolio_of, tasks_of
+from misstep.experiment.plan.design import Design, DesignError
+from misstep.experiment.plan.schedule import Slot, read_schedule, schedule, text_of
+from misstep.experiment.plan.tasks import Assigned, Task, assign, digest, harbor_digest, portfolio_of, tasks_of
 from misstep.guard import arms as arms_
 from misstep.guard import freeze
 from misstep.guard.portfolio import from_plain
@@ -28,7 +28,11 @@ SCHEMA = "misstep.panel.lock"
 VERSION = 1
 DESIGN, LOCK, SCHEDULE, PORTFOLIO = "design.toml", "lock.json", "schedule.jsonl", "portfolio.lock"
 PACKAGE = Path(misstep.__file__).resolve().parent
-ANALYSIS = ("stats", "catalogue", *(f"experiment/{n}" for n in ("attempts.py", "classify.py", "funnel.py", "analysis")))
+ANALYSIS = (
+    "stats",
+    "catalogue",
+    *(f"experiment/{n}" for n in ("attempts.py", "outcomes/classify.py", "outcomes/funnel.py", "analysis")),
+)
 """Files and folders, below the package, of the code that turns trials into attempts and attempts into numbers."""
 
 

@@ -1,0 +1,1 @@
+"""Candidates for policies from policy-free attempts (FIRE, derivation)."""
