@@ -13,14 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from misstep.profile.dialog import AGENT
 from misstep.sandbox.record import Recorded, Recording
 from misstep.train.episode import Action, Codec, Shown
 from misstep.trajectory.model import Call, Result, Step, Trajectory
 
 SCHEMA, VERSION = "misstep.prefixes", 1
 FILE = "prefixes.jsonl"
-AGENT = "misstep-bash"
-"""Our own loop with one bash tool, as records name it."""
 
 Split = Literal["train", "held-out"]
 

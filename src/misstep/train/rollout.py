@@ -69,6 +69,8 @@ class _Clock:
     start: float = 0.0
     policy: float = 0.0
     command: float = 0.0
+    end: float = 0.0
+    """Of ending the agent's session, and the sandbox."""
     reward: float = 0.0
     total: float = 0.0
 
@@ -158,8 +160,10 @@ class Rollouts:
             finally:
                 self._leave(going)
                 going.attempt.box = None
+                ending = time.perf_counter()
                 if going.place is not None:
                     await asyncio.shield(self._thread(going.place.close))
+            going.clock.end += time.perf_counter() - ending
             going.clock.total = time.perf_counter() - began
             episode = self._episode(going, score, group)
         if self.ended is not None:
@@ -206,7 +210,9 @@ class Rollouts:
                 break
         self._leave(going)
         attempt.box = going.place.box
+        began = time.perf_counter()
         await self._thread(going.place.box.end_session)
+        going.clock.end = time.perf_counter() - began
 
     async def _turn(self, going: _Going) -> Ended | None:
         """One turn of the policy and what it is shown; why the rollout is over, or None."""
