@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 
-from misstep.stats import Monitor, clopper_pearson, cohen_kappa, past_rates, power, wilson
+from misstep.stats import Monitor, clopper_pearson, cohen_kappa, past_rates, power, wilson, wilson_clustered
 
 
 @pytest.mark.parametrize(("passed", "total"), [(1, 10), (9, 10), (27, 30), (60, 80)])
@@ -125,3 +125,39 @@ def test_monitor_starts_at_one_and_never_takes_back():
     for bad in (1.5, float("nan")):
         with pytest.raises(ValueError, match="between -1 and 1"):
             monitor.update(bad)
+
+
+class TestWilsonClustered:
+    def test_clusters_of_one_are_wilsons(self):
+        counts = [(1, 1)] * 30 + [(0, 1)] * 70
+        one, other = wilson_clustered(counts), wilson(30, 100)
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.002)
+        assert one.low <= other.low  # (n - 1 in the variance between clusters)
+
+    def test_clusters_that_are_of_one_kind_count_once(self):
+        assert wilson_clustered([(10, 10)] * 3 + [(0, 10)] * 7)[:2] == pytest.approx(wilson(3, 10)[:2], abs=0.03)
+
+    def test_all_or_none_is_known_from_the_clusters_alone(self):
+        assert wilson_clustered([(0, 50)] * 4) == wilson(0, 4)
+        assert wilson_clustered([(50, 50)] * 4) == wilson(4, 4)
+
+    def test_what_is_not_there(self):
+        assert wilson_clustered([]) is wilson_clustered([(0, 0)]) is None
+        assert wilson_clustered([(3, 10)])[:2] == pytest.approx((0.0, 1.0), abs=0.2)
+        with pytest.raises(ValueError, match="not a proportion"):
+            wilson_clustered([(2, 1)])
+
+    def test_its_coverage_where_clusters_differ(self):
+        # 40 clusters of 1 to 15 steps, whose rates are spread as a beta law's of mean 0.2: plain Wilson misses too often.
+        dice, hits, plain = random.Random(3), 0, 0
+        for _ in range(600):
+            counts = []
+            for _ in range(40):
+                n, rate = dice.randint(1, 15), dice.betavariate(0.5, 2)
+                counts.append((sum(dice.random() < rate for _ in range(n)), n))
+            low, high, *_ = wilson_clustered(counts)
+            hits += low < 0.2 < high
+            low, high, *_ = wilson(sum(k for k, _ in counts), sum(n for _, n in counts))
+            plain += low < 0.2 < high
+        assert plain / 600 < 0.85
+        assert hits / 600 > 0.92
