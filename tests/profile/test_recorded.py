@@ -42,11 +42,13 @@ def settings(server: Any, **more: object) -> Settings:
     return Settings.from_plain({"roles": {"localizer": role}, "budget": budget})
 
 
-def judged(options: Options, given: Settings, out: Path, offline: bool = False) -> tuple[Found, list[StepLabel]]:
+def judged(
+    options: Options, given: Settings, out: Path, offline: bool = False, apart: bool = False
+) -> tuple[Found, list[StepLabel]]:
     async def work() -> tuple[Found, list[StepLabel]]:
         with Labels(out, options.header(given.role("localizer"))) as labels:
             async with Client(given, Cache(out / "models.sqlite"), offline=offline, first_wait=0.005) as client:
-                found = await profile(options, client, labels)
+                found = await profile(options, client, labels, apart=apart)
                 return found, labels.all()
 
     return asyncio.run(work())
@@ -71,6 +73,18 @@ def test_every_call_has_the_oracles_verdict(scripted: ModuleType, made: ModuleTy
         (str(folder / f"s{n:02}.traj.json"), 0, 2 + k, 0) for n in range(6) for k in range(8)
     ]
     assert summary(labels).bad.plain()["some"] == 12
+
+
+def test_apart_it_gives_the_same(scripted: ModuleType, made: ModuleType, tmp_path: Path) -> None:
+    folder = made.sessions(tmp_path / "s", count=20)
+    (folder / "none.json").write_text("{}")
+    with scripted.Server(made.oracle) as server:
+        here, labels = judged(Options([str(folder)]), settings(server), tmp_path / "here")
+        there, same = judged(Options([str(folder)]), settings(server), tmp_path / "there", apart=True)
+        judged(Options([str(folder)]), settings(server), tmp_path / "there", apart=True)
+    assert same == labels
+    assert vars(there) == vars(here)
+    assert set(server.served.values()) == {2}
 
 
 def test_what_is_sent_holds_no_result_and_no_outcome(scripted: ModuleType, made: ModuleType, tmp_path: Path) -> None:

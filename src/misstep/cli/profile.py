@@ -112,7 +112,7 @@ def recorded(
                     click.echo(f"misstep: {one_line(note)}", err=True)
                 async with Client.open(settings, out, offline=offline) as client:
                     before = client.cache.spent()
-                    found = await profile(options, client, labels, _watch())
+                    found = await profile(options, client, labels, _watch(), apart=(os.cpu_count() or 1) > 1)
                     now = client.cache.spent()
                     return found, _cost(before, now, client.hits)
 

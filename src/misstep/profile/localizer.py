@@ -100,27 +100,33 @@ class Localizer:
         The model sees the steps before the first of them; of the others it sees the calls alone: what any of them gave, or what
         the agent then said of it, would tell the result of a call that is judged. Cheaper, and blinder, than one at a time.
         """
-        if len(places) == 1:
-            return [await self.judge(views.at(*places[0]), votes)]
-        first = views.at(*places[0])
-        proposed = [first.proposed, *(views.proposed(*place, said_too=False) for place in places[1:])]
-        told = "\n\n".join(f"Call number {n}:\n{text}" for n, text in enumerate(proposed, 1))
-        messages = self._several.render(**{**first.values(), "proposed": told}, count=len(places))
+        return await self.judge_run(*run_of(views, places), votes)
+
+    async def judge_run(self, first: View, more: Sequence[str], votes: int = 1) -> list[Opinion]:
+        """The same, of what `run_of` gave."""
+        if not more:
+            return [await self.judge(first, votes)]
+        count = 1 + len(more)
+        told = "\n\n".join(f"Call number {n}:\n{text}" for n, text in enumerate([first.proposed, *more], 1))
+        messages = self._several.render(**{**first.values(), "proposed": told}, count=count)
 
         def check(given: JudgedCalls) -> str | None:
             numbers = sorted(one.number for one in given.calls)
-            if numbers == list(range(1, len(places) + 1)):
+            if numbers == list(range(1, count + 1)):
                 return None
-            return f"calls must hold the numbers 1 to {len(places)}, each once, not {numbers[:50]}"
+            return f"calls must hold the numbers 1 to {count}, each once, not {numbers[:50]}"
 
         async def vote(sample: int) -> list[JudgedCall]:
             reply = await self.client.ask(self.role, messages, JudgedCalls, check=check, sample=sample)
             return sorted(reply.value.calls, key=lambda one: one.number)
 
         found = await asyncio.gather(*map(vote, range(votes)), return_exceptions=True)
-        return [
-            decide([one if isinstance(one, BaseException) else one[n] for one in found]) for n in range(len(places))
-        ]
+        return [decide([one if isinstance(one, BaseException) else one[n] for one in found]) for n in range(count)]
+
+
+def run_of(views: Views, places: Sequence[tuple[int, int]]) -> tuple[View, tuple[str, ...]]:
+    """What is shown of several calls: the view of the first, and the other calls alone."""
+    return views.at(*places[0]), tuple(views.proposed(*place, said_too=False) for place in places[1:])
 
 
 def decide(votes: Sequence[Judged | BaseException]) -> Opinion:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from misstep.profile.apart import Apart
 from misstep.profile.beside import Place, beside, chosen
 from misstep.profile.labels import Key, Labels, StepLabel, header
-from misstep.profile.view import Room, Views, proposals, task_of
+from misstep.profile.view import Room, View, Views, proposals, task_of
 from misstep.scan.copies import ID_BYTES
 from misstep.scan.record import cut, describe, fingerprints
+from misstep.scan.run import READER_FAILED
 from misstep.scan.units import find, shard_of
 from misstep.trajectory import Trajectory
 from misstep.trajectory.readers import Unreadable, read
@@ -83,12 +85,15 @@ class Found:
 class Work:
     """Some calls of one trajectory that are judged together."""
 
-    views: Views
-    places: tuple[Place, ...]
+    first: View
+    more: tuple[str, ...]
+    """The calls after the first, in words."""
     labels: tuple[StepLabel, ...]
     """As far as they are known without a model."""
 
 
+Take = Callable[[], Awaitable[Work | None]]
+"""Gives what is to be judged next, None at the end."""
 Watch = Callable[[int, int], None]
 """Told (calls judged in this run, those without a verdict among them) as it goes on."""
 IN_A_ROW = 20
@@ -99,11 +104,15 @@ class Stopped(Exception):
     """The rest was not judged: another run goes on with it. The text is one line."""
 
 
-async def profile(options: Options, client: Client, labels: Labels, watch: Watch | None = None) -> Found:
+async def profile(
+    options: Options, client: Client, labels: Labels, watch: Watch | None = None, apart: bool = False
+) -> Found:
     """Judges what is not yet in `labels`, several calls at once, and puts the file in order at the end.
 
+    apart: trajectories are read, and questions made, in another process.
+
     Raises:
-        CacheError, SettingsError, OSError: nothing more can be judged; what was judged is kept.
+        CacheError, SettingsError, OSError, RuntimeError: nothing more can be judged; what was judged is kept.
     """
     from misstep.profile.localizer import Localizer
 
@@ -114,16 +123,37 @@ async def profile(options: Options, client: Client, labels: Labels, watch: Watch
         if label.key not in labels:  # one of a group that was judged in part
             labels.add(label)
 
+    judged = frozenset(one.key for one in labels.all())
+    away = Apart(_works, options, judged, found, result=found) if apart else None
+    todo = works(options, judged.__contains__, found)
+    stopped = ""
     try:
-        await judge_all(works(options, labels.__contains__, found), localizer, options.votes, keep, watch)
+        take = away.take if away is not None else _taken(todo)
+        await judge_all(take, localizer, options.votes, keep, watch)
     except Stopped as why:
-        found.stopped = str(why)
+        stopped = str(why)
+    finally:
+        if away is not None:
+            away.close()
+            found = away.result or found
+    found.stopped = stopped
     labels.finish()
     return found
 
 
+def _works(options: Options, judged: frozenset[Key], found: Found) -> Iterator[Work]:
+    return works(options, judged.__contains__, found)
+
+
+def _taken(todo: Iterator[Work]) -> Take:
+    async def take() -> Work | None:
+        return next(todo, None)
+
+    return take
+
+
 async def judge_all(
-    todo: Iterator[Work],
+    take: Take,
     localizer: Localizer,
     votes: int,
     keep: Callable[[StepLabel], None],
@@ -136,11 +166,12 @@ async def judge_all(
     """
     role = localizer.client.settings.role(localizer.role)
     done = failed = row = 0
+    poor = ""
 
     async def worker() -> None:
-        nonlocal done, failed, row
-        for work in todo:
-            opinions = await localizer.judge_all(work.views, work.places, votes)
+        nonlocal done, failed, row, poor
+        while not poor and (work := await take()) is not None:
+            opinions = await localizer.judge_run(work.first, work.more, votes)
             for label in joined(work, opinions):
                 keep(label)
                 done += 1
@@ -149,8 +180,10 @@ async def judge_all(
                 watch(done, failed)
             kind, _, why = opinions[0].failure.partition(": ")
             row = row + 1 if kind in ("unreachable", "rejected") else 0
-            if kind == "budget" or row >= IN_A_ROW:
-                raise Stopped(why if kind == "budget" else f"{row} steps in a row had no answer; the last: {why}")
+            if row >= IN_A_ROW:
+                raise Stopped(f"{row} steps in a row had no answer; the last: {why}")
+            if kind == "budget":
+                poor = why  # what is under way is paid for, and finished
             await asyncio.sleep(0)  # answers from the cache come without a pause
 
     # Twice as many as can be asked at once: a question is ready whenever an answer comes.
@@ -162,6 +195,8 @@ async def judge_all(
             one.cancel()
         with contextlib.suppress(BaseException):
             await asyncio.gather(*workers, return_exceptions=True)
+    if poor:
+        raise Stopped(poor)
 
 
 def joined(work: Work, opinions: Sequence[Opinion]) -> Iterator[StepLabel]:
@@ -184,6 +219,8 @@ def works(
 ) -> Iterator[Work]:
     """What is to be judged, in order of the paths. `shard` (i of n, from 1) keeps every n-th trajectory, by a hash of its place."""
     wanted = _drawn(options) if options.sample is not None else None
+    from misstep.profile.localizer import run_of
+
     detectors = chosen()
     for path, n, trajectory, places in _chosen(options, found):
         if wanted is not None:
@@ -202,7 +239,7 @@ def works(
         views, said = Views(trajectory, options.room), beside(trajectory, detectors)
         for group in groups:
             labels = tuple(_label(trajectory, path, n, place, said.get(place, {})) for place in group)
-            yield Work(views, tuple(group), labels)
+            yield Work(*run_of(views, group), labels)
 
 
 def _label(trajectory: Trajectory, path: str, n: int, place: Place, said: dict[str, bool | None]) -> StepLabel:
@@ -225,6 +262,8 @@ def _chosen(options: Options, found: Found) -> Iterator[tuple[str, int, Trajecto
                 yield unit.path, n, trajectory, fresh[: options.steps]
         except Unreadable as error:
             found.unreadable[str(error).removeprefix(f"{unit.path}: ")] += 1
+        except Exception as error:  # a fault of a reader costs one file, as in a scan
+            found.unreadable[f"{READER_FAILED}: {type(error).__name__}: {error}"[:300]] += 1
 
 
 def _copied(trajectory: Trajectory, seen: set[str]) -> set[int]:
