@@ -44,7 +44,8 @@ def points(out: Console, found: Mapping[str, Any], most: int = 40) -> None:
             f"\n  {len(rows)} points in {looked} of {len(found['attempts'])} attempts; {lost} cannot be rebuilt", "bold"
         )
     )
-    _left_out(out, found["attempts"])
+    _reasons(out, "attempts left out", (one["left_out"] for one in found["attempts"]))
+    _reasons(out, "points that cannot be rebuilt", (one["problem"] for one in rows))
     _table(
         out,
         "",
@@ -55,7 +56,7 @@ def points(out: Console, found: Mapping[str, Any], most: int = 40) -> None:
                 one["task"],
                 f"{one['event']} ({one['action']})",
                 str(one["step"]),
-                "no: " + one["problem"] if one["problem"] else "if replays agree",
+                "no" if one["problem"] else "maybe",
                 one["what"],
             )
             for one in rows[:most]
@@ -65,13 +66,13 @@ def points(out: Console, found: Mapping[str, Any], most: int = 40) -> None:
         out.print(Text(f"  and {len(rows) - most} more (--json has them)", "quiet"))
 
 
-def _left_out(out: Console, attempts: Sequence[Mapping[str, Any]]) -> None:
+def _reasons(out: Console, what: str, given: Iterable[str]) -> None:
     why: dict[str, int] = {}
-    for one in attempts:
-        if one["left_out"]:
-            why[one["left_out"]] = why.get(one["left_out"], 0) + 1
-    for reason, count in sorted(why.items(), key=lambda item: -item[1]):
-        out.print(Text(f"  left out: {count} ({one_line(reason, 100)})", "quiet"))
+    for one in given:
+        if one:
+            why[one] = why.get(one, 0) + 1
+    for reason, count in _most(why):
+        out.print(Text(f"  {what}: {count} ({one_line(reason, 140)})", "quiet"), soft_wrap=True)
 
 
 def verdict(out: Console, point: Mapping[str, Any], known: Mapping[str, Any], trusted: bool) -> None:
