@@ -24,7 +24,7 @@ from misstep.profile.taxonomy import ErrorType, Example, Taxonomy, TaxonomyError
 
 
 def card(n: int, task: str, text: str = "does it wrong") -> Card:
-    return Card(f"{n}.jsonl", 0, 1, 0, task, text)
+    return Card(f"{n}.jsonl", 0, 1, 0, f"t{n}", task, text)
 
 
 class TestBatches:

@@ -58,9 +58,10 @@ class Asker(Generic[T]):
         todo = iter(items)
         waiting: list[str] = []
         done = row = 0
+        used_up = ""
 
         async def worker() -> None:
-            nonlocal done, row
+            nonlocal done, row, used_up
             for item in todo:
                 answer: R | None = None
                 failure = ""
@@ -82,8 +83,12 @@ class Asker(Generic[T]):
                 done += 1
                 if self._watch is not None:
                     self._watch(what, done, count)
-                if kind == "budget" or row >= IN_A_ROW:
+                if row >= IN_A_ROW:
                     raise Stopped(f"{what}: {failure}")
+                if kind == "budget":
+                    used_up = failure
+                if used_up:  # what the others have asked is paid for: they wait for it, and ask no more
+                    return
                 await asyncio.sleep(0)  # answers from the cache come without a pause
 
         workers = [asyncio.ensure_future(worker()) for _ in range(self._at_once)]
@@ -94,6 +99,8 @@ class Asker(Generic[T]):
                 one.cancel()
             with contextlib.suppress(BaseException):
                 await asyncio.gather(*workers, return_exceptions=True)
+        if used_up:
+            raise Stopped(f"{what}: {used_up}")
         if waiting:
             raise Stopped(f"{what}: {len(waiting)} of {done} questions have no answer; the first: {waiting[0]}")
 

@@ -56,7 +56,7 @@ def batches(cards: Sequence[Card], size: int, seed: int, least: int = 1) -> list
     given makes no difference.
     """
     left: dict[str, list[Card]] = defaultdict(list)
-    for card in sorted(cards, key=lambda one: _hash(seed, one.key)):
+    for card in sorted(cards, key=lambda one: (_hash(seed, one.identity), one.key)):
         left[card.task].append(card)
     made = []
     while left:
@@ -64,7 +64,7 @@ def batches(cards: Sequence[Card], size: int, seed: int, least: int = 1) -> list
         batch = [left[task].pop() for task in chosen]
         left = {task: cards for task, cards in left.items() if cards}
         if len(batch) >= least:
-            made.append(sorted(batch, key=lambda one: _hash(seed, one.key)))
+            made.append(sorted(batch, key=lambda one: _hash(seed, one.identity)))
     return made
 
 
@@ -105,7 +105,7 @@ async def build(
 
     # Another order of the cards in each draw: draws differ also where the model is asked without chance.
     questions = [
-        (number, draw, sorted(batch, key=lambda one: _hash(parameters.seed + draw, one.key)))
+        (number, draw, sorted(batch, key=lambda one: _hash(parameters.seed + draw, one.identity)))
         for number, batch in enumerate(sorted_in)
         for draw in range(parameters.draws)
     ]

@@ -1,6 +1,6 @@
 """Error steps, and their error cards: one sentence each, free of the task (MiRL, taxonomy).
 
-cards.jsonl     {"schema":"misstep.cards", ...}, then {path, n, step, call, task, card, failure}
+cards.jsonl     {"schema":"misstep.cards", ...}, then {path, n, step, call, trajectory, task, card, failure}
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Card:
     n: int
     step: int
     call: int
+    trajectory: str
     task: str
     """The environment: what groups trajectories of one task."""
     card: str = ""
@@ -71,6 +72,11 @@ class Card:
     @property
     def key(self) -> Key:
         return (self.path, self.n, self.step, self.call)
+
+    @property
+    def identity(self) -> tuple[str, str, int, int]:
+        """The same wherever its record lies: what chance goes by."""
+        return (self.task, self.trajectory, self.step, self.call)
 
 
 def error_steps(labels: Iterable[StepLabel]) -> list[StepLabel]:
@@ -157,7 +163,8 @@ async def make(labels: list[StepLabel], folder: Path, annotator: Annotator, aske
         def keep(case: Case, text: str | None, failure: str) -> None:
             path, n, step, call = case.key
             kept.add(
-                {"path": path, "n": n, "step": step, "call": call, "task": case.label.task, "card": text or "",
+                {"path": path, "n": n, "step": step, "call": call, "trajectory": case.label.trajectory,
+                 "task": case.label.task, "card": text or "",
                  "failure": failure}
             )  # fmt: skip
 

@@ -89,7 +89,12 @@ async def label(
 
 def sample(steps: Sequence[StepLabel], size: int) -> list[StepLabel]:
     """So many steps at random, the same for every reading; in order of their keys."""
-    drawn = nsmallest(size, steps, key=lambda one: blake2b(repr(one.key).encode("utf-8", "surrogatepass")).digest())
+
+    def chance(one: StepLabel) -> bytes:
+        told = repr((one.task, one.trajectory, one.step, one.call))
+        return blake2b(told.encode("utf-8", "surrogatepass")).digest()
+
+    drawn = nsmallest(size, steps, key=lambda one: (chance(one), one.key))
     return sorted(drawn, key=lambda one: one.key)
 
 

@@ -196,8 +196,12 @@ def load(path: Path) -> Taxonomy:
 
 
 def examples(cards: Iterable[tuple[Key, str, str]], most: int = 5) -> tuple[Example, ...]:
-    """Some of (key, environment, card), of different environments first; which, depends on their keys alone."""
-    order = sorted(cards, key=lambda one: hashlib.blake2b(repr(one[0]).encode()).digest())
+    """Some of (key, environment, card), of different environments first; which, does not depend on where their records lie."""
+
+    def chance(one: tuple[Key, str, str]) -> bytes:
+        return hashlib.blake2b(repr((one[0][2:], *one[1:])).encode("utf-8", "surrogatepass")).digest()
+
+    order = sorted(cards, key=lambda one: (chance(one), one[0]))
     seen: set[str] = set()
     first: list[tuple[Key, str, str]] = []
     rest: list[tuple[Key, str, str]] = []
