@@ -122,9 +122,10 @@ def find_(
 @click.option(
     "--rule", type=click.Choice(["exact", "masked"]), default="exact", show_default=True, help="What may differ."
 )
+@click.option("--network", is_flag=True, help="With this machine's network, as the recorded attempts had one.")
 @click.option("--again", is_flag=True, help="Also points that have been replayed before.")
 @debug_option
-def verify_(folder: Path, root: str | None, rule: str, again: bool) -> None:
+def verify_(folder: Path, root: str | None, rule: str, network: bool, again: bool) -> None:
     """Replay what comes before each point in two fresh sandboxes of its task, and compare every output and exit code.
 
     The exit code is 1 where no point can be rebuilt.
@@ -146,7 +147,14 @@ def verify_(folder: Path, root: str | None, rule: str, again: bool) -> None:
     with _expected():
         tests = Tests.read(folder)
         kwargs = {"root": root} if root else {}
-        verify(tests, root_of(BranchDesign(environment=Environment("bubblewrap", kwargs=kwargs))), rule, told, again)
+        verify(
+            tests,
+            root_of(BranchDesign(environment=Environment("bubblewrap", kwargs=kwargs))),
+            rule,
+            told,
+            again=again,
+            network=network,
+        )
     click.echo(f"{len(good)} of {len(tests.found.points)} points can be rebuilt")
     if not good:
         raise click.exceptions.Exit(1)
@@ -172,6 +180,7 @@ def verify_(folder: Path, root: str | None, rule: str, again: bool) -> None:
 @click.option(
     "--end-session/--keep-session", default=None, help="End what is attached to the agent before the verifier comes."
 )
+@click.option("--network/--no-network", default=None, help="This machine's network, as the recorded attempts had one.")
 @click.option("--rule", type=click.Choice(["exact", "masked"]), help="What may differ in a replay. Default: nothing.")
 @click.option("--concurrency", type=click.IntRange(1), help="Continuations of one point at the same time.")
 @click.option(
@@ -235,6 +244,8 @@ def _chosen(old: BranchDesign | None, options: dict[str, Any]) -> BranchDesign:
         kwargs["root"] = options["root"]
     if options["end_session"] is not None:
         kwargs["end_session"] = options["end_session"]
+    if options["network"] is not None:
+        kwargs["network"] = options["network"]
     width = options["concurrency"] or made.environment.concurrency
     return replace(made, environment=replace(made.environment, kwargs=kwargs, concurrency=width)).checked()
 

@@ -5,7 +5,7 @@ arms = ["real", "sham", "nothing"]
 contrast = ["real", "sham"]
 [agent]        name = "misstep-bash" | "codex" | "claude-code"; model, version, kwargs, env as in a panel
 [agent.kwargs] of misstep-bash: models = "models.toml", steps = 64, seconds = 1800, command_seconds = 120
-[environment]  kwargs = {root = "host", end_session = true}; concurrency = 2
+[environment]  kwargs = {root = "host", end_session = true, network = false}; concurrency = 2
 [texts]        misstep = "what the agent is told at its occurrence"
 """
 
@@ -95,6 +95,11 @@ class BranchDesign:
     def in_process(self) -> bool:
         """Whether the agent is our own loop."""
         return self.agent.name == forms.AGENT
+
+    @property
+    def network(self) -> bool:
+        """Whether replays and continuations have this machine's network."""
+        return bool(self.environment.kwargs.get("network", False))
 
     @property
     def simulated(self) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from misstep.experiment.branch.rebuild import Rebuilt
     from misstep.sandbox.base import Root
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
+    from misstep.sandbox.replay import Start
     from misstep.sandbox.tasks import Task
 
 CONTINUED = "continued"
@@ -84,6 +85,15 @@ def root_of(design: BranchDesign) -> Root:
     """The root that stands for the tasks' images. Raises SandboxError."""
     named = design.environment.kwargs.get("root") or ("base" if roots.base_tar().exists() else "host")
     return roots.find(str(named))
+
+
+def start_of(task: Task, root: Root, network: bool) -> Start:
+    """What makes fresh sandboxes of a task, with this machine's network or with none, as the recorded attempt had it."""
+    if not network:
+        return task.start(root)
+    from misstep.sandbox.bubblewrap import BubblewrapSandbox
+
+    return lambda: BubblewrapSandbox(task.environment(root), limits=task.limits, env=task.env, network="host")
 
 
 class InProcess:

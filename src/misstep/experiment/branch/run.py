@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from misstep.experiment.branch import points as points_
 from misstep.experiment.branch import records as records_
 from misstep.experiment.branch.design import BranchDesign, BranchDesignError
-from misstep.experiment.branch.engines import Engine, InProcess, Work, root_of
+from misstep.experiment.branch.engines import Engine, InProcess, Work, root_of, start_of
 from misstep.experiment.branch.points import Found, Point, PointsError
 from misstep.experiment.branch.rebuild import Rebuilt, Verdicts, Verified, rebuild
 from misstep.experiment.branch.records import Branched
@@ -103,7 +103,13 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def verify(
-    tests: Tests, root: Root, rule: str, told: Callable[[Point, Verified], None] | None = None, again: bool = False
+    tests: Tests,
+    root: Root,
+    rule: str,
+    told: Callable[[Point, Verified], None] | None = None,
+    *,
+    again: bool = False,
+    network: bool = False,
 ) -> None:
     """Replay the prefix of every point twice, and keep what that says. Points whose verdict is there are left alone.
 
@@ -113,7 +119,9 @@ def verify(
     for point in tests.found.points:
         known = tests.verdicts.known.get(point.id)
         if known is None or again:
-            known, _ = rebuild(point, tests.attempt(point), tests.tasks[point.task].start(root), rule=rule, keep=False)
+            known, _ = rebuild(
+                point, tests.attempt(point), start_of(tests.tasks[point.task], root, network), rule=rule, keep=False
+            )
             tests.verdicts.add(known)
         if told is not None:
             told(point, known)
@@ -227,7 +235,11 @@ class Runner:
     async def _point(self, point: Point, due: list[tuple[str, int, int]]) -> None:
         task = self.tests.tasks[point.task]
         verified, rebuilt = await asyncio.to_thread(
-            rebuild, point, self.tests.attempt(point), task.start(self.root), rule=self.design.rule
+            rebuild,
+            point,
+            self.tests.attempt(point),
+            start_of(task, self.root, self.design.network),
+            rule=self.design.rule,
         )
         self.tests.verdicts.add(verified)
         if rebuilt is None:

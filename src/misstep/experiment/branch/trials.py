@@ -176,7 +176,7 @@ class InTrials:
         if agent.version:
             kwargs["version"] = agent.version
         fields = set(EnvironmentConfig.model_fields) - {"type", "import_path", "kwargs"}
-        own = {key: value for key, value in given.kwargs.items() if key not in fields}
+        own = {key: value for key, value in given.kwargs.items() if key not in fields and key != "network"}
         own["layers"] = [str(path) for path in layers]
         if recording is not None:
             own["recording"] = _told_recording(work, recording)
