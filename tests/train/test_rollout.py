@@ -276,7 +276,7 @@ def test_the_reward_sees_a_sandbox_whose_session_is_over(states, make_task):
     (made,) = roll(
         states, Start.of_task(make_task()), Rule(script("$ sleep 60 & setsid sleep 61 & sleep 0.2")), reward=Sees()
     )
-    assert made.reward == 1.0 and made.extras["parts"] == {"x": 1.0}
+    assert made.reward == 1.0 and made.extras["parts"] == {"sees": 1.0, "x": 1.0}
     assert made.attempt is not None and made.attempt.box is None
 
 

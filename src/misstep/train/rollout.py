@@ -147,7 +147,7 @@ class Rollouts:
         """One episode. Never raises for a fault of sandbox, replay, policy, verifier or judge."""
         async with self._room():
             began = time.perf_counter()
-            going = self._begin(start, sample)
+            going = self._begin(start, sample, group)
             score = Score(None)
             self._enter(going)
             try:
@@ -170,13 +170,14 @@ class Rollouts:
             self.ended(episode)
         return episode
 
-    def _begin(self, start: Start, sample: int) -> _Going:
+    def _begin(self, start: Start, sample: int, group: int) -> _Going:
         prefix = start.prefix
         if prefix is not None:
             prompt, trajectory = prefix.prompt_ids(self.codec), prefix.trajectory()
         else:
             asked = self.states.task(start.folder).instruction
             prompt, trajectory = list(self.codec.opening(asked)), trajectory_of(asked, task=start.task)
+        trajectory.id = f"{start.id}.{group}.{sample}"
         return _Going(start, Attempt(start, trajectory, len(trajectory.steps), sample=sample), prompt)
 
     def _enter(self, going: _Going) -> None:
@@ -202,6 +203,7 @@ class Rollouts:
             opening.add_done_callback(_close_unused)
             raise
         going.clock.start = time.perf_counter() - began
+        attempt.trajectory.cwd = going.place.workdir
         attempt.ended = "steps"
         for _ in range(settings.left(going.start)):
             ended = await self._turn(going)
@@ -248,11 +250,14 @@ class Rollouts:
             shown = Shown(note=NO_COMMAND)
             steps += [step_of(action, shown, ""), Step("user", NO_COMMAND)]
             return shown
+        started = time.time()
         seen = await self._thread(self._execute, going.place, action.command)
         going.clock.command += seen.seconds
         shown = Shown(shorten(seen.output, self.settings.head, self.settings.tail), seen.exit_code, seen.timed_out)
         going.commands.append((action.command[:500], seen.exit_code))
-        steps.append(step_of(action, shown, f"r{number}", self.settings.command_seconds))
+        step = step_of(action, shown, f"r{number}", self.settings.command_seconds)
+        step.time, step.results[f"r{number}"].seconds = round(started, 3), round(seen.seconds, 4)
+        steps.append(step)
         return shown
 
     def _execute(self, place: Place, command: str) -> Observation:
@@ -291,7 +296,7 @@ class Rollouts:
             "start": start.id, "kind": start.kind, "task": start.task, "group": group, "sample": attempt.sample,
             "targets": [one.id for one in start.targets], "prefix_steps": len(start.prefix) if start.prefix else 0,
             "ended": attempt.ended, "fault": attempt.fault, "truncated": going.truncated, "steps": attempt.own_steps,
-            "tokens": sum(going.mask), "parts": dict(score.parts), "why": score.why,
+            "tokens": sum(going.mask), "parts": {self.reward.name: score.value, **score.parts}, "why": score.why,
             "commands": [list(one) for one in going.commands],
             "seconds": {name: round(value, 5) for name, value in asdict(going.clock).items()},
         }  # fmt: skip
