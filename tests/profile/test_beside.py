@@ -102,5 +102,10 @@ def test_nothing_judged_gives_no_share() -> None:
 
 
 def test_intervals() -> None:
+    alike, apart = ((5, 10),) * 10, ((10, 10),) * 5 + ((0, 10),) * 5
+    assert Share(50, 100, clusters=alike).interval == Share(50, 100).interval
+    assert Share(50, 100, clusters=apart).interval == pytest.approx(
+        Share(5, 10).interval, abs=0.02
+    )  # ten tasks, no more
     assert Share(0, 10, exact=True).interval == pytest.approx((0.0, 1 - 0.025**0.1))
     assert Share(5, 10).interval == pytest.approx((0.2366, 0.7634), abs=1e-4)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from misstep.profile.labels import StepLabel
-from misstep.stats import Agreement, clopper_pearson, cohen_kappa, wilson
+from misstep.stats import Agreement, clopper_pearson, cohen_kappa, wilson, wilson_clustered
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Share:
     of: int
     exact: bool = False
     """Clopper-Pearson's interval instead of Wilson's."""
+    clusters: tuple[tuple[int, int], ...] = ()
+    """(some, of) of each task, where what is counted is not independent within one: the interval is that of the tasks."""
 
     @property
     def rate(self) -> float | None:
@@ -27,7 +29,10 @@ class Share:
     @property
     def interval(self) -> tuple[float, float] | None:
         """None where there is nothing."""
-        found = (clopper_pearson if self.exact else wilson)(self.some, self.of)
+        if self.clusters:
+            found = wilson_clustered(self.clusters)
+        else:
+            found = (clopper_pearson if self.exact else wilson)(self.some, self.of)
         return None if found is None else (found[0], found[1])
 
     def plain(self) -> dict[str, Any]:
@@ -91,16 +96,18 @@ def summary(labels: Iterable[StepLabel]) -> Summary:
     names = sorted({name for one in occurred for name in one.missteps})
     return Summary(
         calls=len(every),
-        bad=Share(len(bad), len(judged)),
+        bad=_share((one.task, one.verdict == "bad") for one in judged),
         trajectories_bad=_groups(((one.path, one.n) for one in judged), ((one.path, one.n) for one in bad)),
         tasks_bad=_groups((one.task for one in judged), (one.task for one in bad)),
         failures=dict(sorted(Counter(one.failure_kind for one in every if one.verdict is None).items())),
         invalid_votes=sum(vote is None for one in judged for vote in one.votes),
         confidence=sum(several) / len(several) if several else None,
         agreement=cohen_kappa(spoken),
-        caught=_share(one.verdict == "bad" for one in occurred),
-        known=_share(bool(one.missteps) for one in bad),
-        by_misstep={name: _share(one.verdict == "bad" for one in occurred if name in one.missteps) for name in names},
+        caught=_share((one.task, one.verdict == "bad") for one in occurred),
+        known=_share((one.task, bool(one.missteps)) for one in bad),
+        by_misstep={
+            name: _share((one.task, one.verdict == "bad") for one in occurred if name in one.missteps) for name in names
+        },
     )
 
 
@@ -109,9 +116,15 @@ def _occurred(label: StepLabel) -> bool | None:
     return True if True in said else None if None in said else False
 
 
-def _share(found: Iterable[bool]) -> Share:
-    every = list(found)
-    return Share(sum(every), len(every))
+def _share(found: Iterable[tuple[str, bool]]) -> Share:
+    """Of (task, whether it is so)."""
+    clusters: dict[str, list[int]] = {}
+    for task, so in found:
+        count = clusters.setdefault(task, [0, 0])
+        count[0] += so
+        count[1] += 1
+    counts = tuple((some, of) for some, of in clusters.values())
+    return Share(sum(some for some, _ in counts), sum(of for _, of in counts), clusters=counts)
 
 
 def _groups(all: Iterable[Any], some: Iterable[Any]) -> Share:
