@@ -19,6 +19,8 @@ from misstep.guard.portfolio import Portfolio
 from .conftest import HOOK, POLICIES, PYTHON, Hooks, bad_rules, plain_rules, portfolio_of
 from .test_daemon import started
 
+SWALLOW = "while True:\n    try:\n        while True: pass\n    except BaseException: pass\n"
+
 
 def faults(hooks: Hooks, session: str = "s") -> list[tuple[str, str]]:
     return [(line["misstep"], line["error"]) for line in hooks.log(session) if line.get("e") == "fault"]
@@ -128,8 +130,7 @@ def test_a_file_that_cannot_be_imported_takes_no_other_policy_with_it(
 
 @pytest.mark.slow
 def test_a_file_that_ends_the_process_when_it_is_imported(hooks: Hooks, tmp_path: Path) -> None:
-    swallow = "while True:\n    try:\n        while True: pass\n    except BaseException: pass\n"
-    for name, code in (("crash", "import os; os.abort()"), ("swallow", swallow)):
+    for name, code in (("crash", "import os; os.abort()"), ("swallow", SWALLOW)):
         (tmp_path / f"{name}.py").write_text(code)
         path = tmp_path / f"{name}.toml"
         own = f'[[policy]]\nid = "plain/deny-first"\nfile = "{POLICIES}/plain.py"\n'
@@ -143,6 +144,34 @@ def test_a_file_that_ends_the_process_when_it_is_imported(hooks: Hooks, tmp_path
         assert hooks.call("remove", session=name)["permissionDecision"] == "deny"
         assert time.monotonic() - start < 1
         assert {misstep for misstep, _ in faults(hooks, name)} >= {"bad"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["crash", "swallow"])
+@pytest.mark.parametrize("daemon", [False, True])
+def test_what_ends_the_process_does_not_cost_the_task(hooks: Hooks, tmp_path: Path, how: str, daemon: bool) -> None:
+    code = "import os; os.abort()" if how == "crash" else SWALLOW
+    (tmp_path / "bad.py").write_text(code)
+    path = tmp_path / "p.toml"
+    own = f'[[policy]]\nid = "plain/at-stop"\nfile = "{POLICIES}/plain.py"\n'
+    path.write_text(f'patience = 0.3\n[[policy]]\nid = "bad"\nfile = "bad.py"\n{own}')
+    hooks.env["MISSTEP_PORTFOLIO"] = str(path)
+    process = started(hooks) if daemon else None
+    try:
+        events = [
+            {"hook_event_name": "UserPromptSubmit", "prompt": "Go carefully."},
+            *[{"hook_event_name": "Stop"}] * 3,
+        ]
+        said = b""
+        for event in events:
+            hook = hooks.start()
+            said += hook.communicate(json.dumps({"session_id": "s", "cwd": "/w", **event}).encode(), timeout=60)[0]
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+    assert [line["text"] for line in hooks.log() if line.get("e") == "prompt"] == ["Go carefully."]
+    assert json.loads(said)["decision"] == "block"
 
 
 def test_a_file_that_was_mended_is_used_in_the_next_session(hooks: Hooks, tmp_path: Path) -> None:

@@ -390,12 +390,8 @@ class Engine:
     # -- our own texts -----------------------------------------------------------------------------------------------
 
     def _own(self, text: str) -> None:
-        self.texts.append(digest(" ".join(text.split()).encode("utf-8", "replace")))
+        self.texts.append(digest_of(text))
         del self.texts[:-KEPT]
-
-    def is_own(self, text: str) -> bool:
-        """Whether a prompt is a text of ours that the host gives back."""
-        return digest(" ".join(text.split()).encode("utf-8", "replace")) in self.texts
 
     # -- policies that misbehave -------------------------------------------------------------------------------------
 
@@ -420,6 +416,11 @@ class Engine:
         if misstep not in self.broken:
             self.broken[misstep] = error[:300]
             self.faults.append({"e": "fault", "misstep": misstep, "error": error[:300]})
+
+
+def digest_of(text: str) -> str:
+    """By which a text of ours is known again, whatever its blanks."""
+    return digest(" ".join(text.split()).encode("utf-8", "replace"))
 
 
 def _call_of(line: dict[str, Any]) -> Call:

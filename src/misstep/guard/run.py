@@ -142,6 +142,10 @@ def hook(host_name: str, data: bytes, logged: Callable[[], None] | None = None, 
             logged()
             if state is not None and session.size - state["offset"] < LAG:
                 return ""
+        elif _early(reading, session, state, new):
+            quick = True
+            session.append(*(_stamped(r) for r in reading.records))
+            logged()
         answer = ""
         with _Policies(given, payload, session, state, clock, alone) as policies:
             engine = policies.engine()
@@ -258,11 +262,26 @@ def _catch_up(engine: Engine, session: Session, state: dict[str, Any] | None, cl
             engine.faults += faults
     if start < session.size:
         # A log from its beginning may be long: its time is its length's, not one event's.
-        clock.start(engine.watch, engine.portfolio.patience if start else LOCK, len(engine.runs))
+        usual = start or session.size < LAG
+        clock.start(engine.watch, engine.portfolio.patience if usual else LOCK, len(engine.runs))
         engine.replay(session.records(start))
         clock.stop()
     _log_faults(engine, session)
     return engine
+
+
+def _early(reading: Reading, session: Session, state: dict[str, Any] | None, new: bool) -> bool:
+    """Whether a payload is a prompt that can be told from our own texts without the engine; it is marked.
+
+    Such a one is logged before any policy's code runs: what ends the process there must not cost the session its task.
+    """
+    if [r["e"] for r in reading.records] != ["prompt"]:
+        return False
+    known: Any = [] if new else state.get("texts") if state and state["offset"] == session.size else None
+    if not isinstance(known, list):
+        return False
+    _prompt(known, reading.records[0])
+    return True
 
 
 def _nothing() -> None: ...
@@ -282,7 +301,7 @@ def _process(
     for number, record in enumerate(reading.records, 1):
         kind = record["e"]
         if kind == "prompt":
-            _prompt(engine, record)
+            _prompt(engine.texts, record)
         if kind in ("before", "stop") and engine.open:
             _exits(engine, session, adapter, reading)
         session.append(_stamped(record))
@@ -316,13 +335,15 @@ def _exits(engine: Engine, session: Session, adapter: Any, reading: Reading) -> 
         engine.fold(record)
 
 
-def _prompt(engine: Engine, record: dict[str, Any]) -> None:
-    """Tell a person's prompt from our own texts, and from the harness's."""
+def _prompt(texts: list[str], record: dict[str, Any]) -> None:
+    """Tell a person's prompt from our own texts, by their digests, and from the harness's."""
     from misstep.trajectory.harness import said
+
+    from .engine import digest_of
 
     text = record["text"]
     words = said(text)
-    if not words or engine.is_own(text) or engine.is_own(words):
+    if not words or digest_of(text) in texts or digest_of(words) in texts:
         record["own"] = True
     else:
         record["text"] = words
