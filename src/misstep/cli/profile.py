@@ -253,7 +253,8 @@ def _cost(before: Any, now: Any, hits: int) -> dict[str, Any]:
 
 
 def _told(whole: Summary, found: Found, cost: dict[str, Any], out: Path) -> list[str]:
-    lines = [f"{whole.calls:,} calls judged in {whole.trajectories_bad.of:,} sessions of {whole.tasks_bad.of:,} tasks"]
+    sessions, tasks = _many(whole.trajectories_bad.of, "session"), _many(whole.tasks_bad.of, "task")
+    lines = [f"{_many(whole.calls, 'call')} judged in {sessions} of {tasks}"]
     if found.copies:
         lines[0] += f" ({found.copies:,} recorded twice, judged once)"
     lines += [
@@ -287,6 +288,10 @@ def _told(whole: Summary, found: Found, cost: dict[str, Any], out: Path) -> list
 def _cost_told(cost: dict[str, Any]) -> str:
     usd = f"${cost['usd']:.4f}" + (f" and {cost['unpriced']:,} without a price" if cost["unpriced"] else "")
     return f"Cost of this run: {cost['calls']:,} calls, {cost['tokens']:,} tokens, {usd}; {cost['cached']:,} from the cache"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def told(share: Share) -> str:
