@@ -23,6 +23,7 @@ pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])"
 
 from misstep.experiment.branch import BranchDesign, analyse, find
 from misstep.experiment.branch import run as runs
+from misstep.experiment.branch.trials import GO_ON
 from misstep.experiment.plan.design import Agent, Environment
 from misstep.guard.portfolio import from_plain
 from misstep.sandbox import native
@@ -102,17 +103,7 @@ def test_an_agent_goes_on_from_a_stop(branching: Any, folder: Path, agent: str) 
     (folder / "tasks").mkdir()
     ((name, script),) = branching.service_tasks(folder / "tasks", 1).items()
     path = folder / "tasks" / name
-    settings = path / "task.toml"  # the model is on this machine's loopback
-    settings.write_text(
-        settings.read_text().replace('"no-network"', '"public"').replace("memory_mb = 512", "memory_mb = 3072")
-    )
-    exe = "claude" if agent == "claude-code" else "codex"
-    docker = path / "environment/Dockerfile"
-    docker.write_text(
-        docker.read_text() + f"\nRUN mkdir -p /root/.local/bin && ln -s /opt/cli/{exe} /root/.local/bin/{exe}\n"
-        "ENV PATH=/root/.local/bin:/usr/local/bin:/usr/bin:/bin\n"
-    )
-    mounts = [{"type": "bind", "source": str(where), "target": "/opt/cli", "read_only": True}]
+    mounts = prepared(path, agent, where)
     with scripted(script) as model:
         prefix = "ANTHROPIC" if agent == "claude-code" else "OPENAI"
         env = {
@@ -153,6 +144,70 @@ def test_an_agent_goes_on_from_a_stop(branching: Any, folder: Path, agent: str) 
         analysis = analyse(tests.found, tests.records, tests.verdicts.known)
         assert analysis.primary is not None and analysis.primary.at_point is not None
         assert analysis.primary.at_point.mean == 1.0
+
+
+def test_codex_goes_on_from_a_denied_call(branching: Any, folder: Path) -> None:
+    """Files only: a trial begins on the layers of the state, after the call where it ran, before it where it was denied."""
+    where = program("codex")
+    (folder / "tasks").mkdir()
+    ((name, script),) = branching.rescue_task(folder / "tasks").items()
+    path = folder / "tasks" / name
+    mounts = prepared(path, "codex", where)
+    with rescuing(branching, script) as model:
+        env = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"http://127.0.0.1:{model.port}/v1"}
+        record(folder, "codex", mounts, env)
+        plain = branching.plain_of("database-evidence")
+        found = find([folder / "jobs"], from_plain(plain), [Task.load(path)])
+        (point,) = found.points
+        assert (point.event, point.action, point.problem) == ("before", "deny", ""), point
+        runs.save(folder / "branch", found, plain, {name: path})
+        design = BranchDesign(
+            continuations=1,
+            arms=("real", "nothing"),
+            contrast=("real", "nothing"),
+            agent=Agent("codex", model=MODELS["codex"], kwargs={"skip_install": True, "misstep": {}}, env=env),
+            environment=Environment("bubblewrap", kwargs={"root": "host", "mounts": mounts}, concurrency=1),
+        )
+        model.requests.clear()
+        asyncio.run(runs.run(folder / "branch", design))
+    tests = runs.Tests.read(folder / "branch")
+    ends = {one.arm: one for one in tests.records if one.fair}
+    assert {arm: one.passed for arm, one in ends.items()} == {"real": True, "nothing": False}, tests.records
+    assert not any(one.replayed for one in tests.records)
+    said = [json.dumps(body["input"], ensure_ascii=False) for body in model.requests]
+    firsts = [text for text in said if text.count(GO_ON) == 1 and "cp -a" not in text]
+    assert len(firsts) == 2 and sum("This call was not run" in text for text in firsts) == 1
+
+
+def rescuing(branching: Any, script: Any) -> Any:
+    """The model opens the database; refused, it copies it first, and else it tries its rescue on what is left."""
+    server = _load(CHECKOUT / "tests/guard/model_server.py")
+
+    class Rule(server.ModelServer):
+        def next(self, body: dict[str, Any]) -> dict[str, Any]:
+            text = json.dumps(body.get("input"), ensure_ascii=False)
+            with self._lock:
+                self.requests.append(body)
+            if "cp -a" in text:
+                return {"say": "It is written."}
+            return {"run": script.rescue} if "sqlite3.connect" in text else {"run": script.opens}
+
+    return Rule([])
+
+
+def prepared(path: Path, agent: str, where: Path) -> list[dict[str, Any]]:
+    """Make a task reach the model on this machine's loopback, and the agent's program; its mounts."""
+    settings = path / "task.toml"
+    settings.write_text(
+        settings.read_text().replace('"no-network"', '"public"').replace("memory_mb = 512", "memory_mb = 3072")
+    )
+    exe = "claude" if agent == "claude-code" else agent
+    docker = path / "environment/Dockerfile"
+    docker.write_text(
+        docker.read_text() + f"\nRUN mkdir -p /root/.local/bin && ln -s /opt/cli/{exe} /root/.local/bin/{exe}\n"
+        "ENV PATH=/root/.local/bin:/usr/local/bin:/usr/bin:/bin\n"
+    )
+    return [{"type": "bind", "source": str(where), "target": "/opt/cli", "read_only": True}]
 
 
 def record(folder: Path, agent: str, mounts: list[dict[str, Any]], env: dict[str, str]) -> None:
