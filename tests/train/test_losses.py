@@ -87,7 +87,9 @@ def test_pieces_of_a_batch_add_up_to_the_whole():
     mask, adv = (torch.rand(4, 5) > 0.3).long(), torch.tensor([1.0, -1.0, 0.5, -0.5], dtype=torch.float64)
     whole = torch.autograd.grad(dppo(new, old, adv, mask).value, new)[0]
     count = float(mask.sum())
-    parts = sum(dppo(new[n : n + 2], old[n : n + 2], adv[n : n + 2], mask[n : n + 2], tokens=count).value for n in (0, 2))
+    parts = sum(
+        dppo(new[n : n + 2], old[n : n + 2], adv[n : n + 2], mask[n : n + 2], tokens=count).value for n in (0, 2)
+    )
     assert torch.allclose(torch.autograd.grad(parts, new)[0], whole)
 
 

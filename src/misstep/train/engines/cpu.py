@@ -168,7 +168,7 @@ class CpuRun:
         tokens = sum(one.trained for one in episodes)
         self.tokens += tokens
         rewards = [one.reward for one in episodes if one.reward is not None]
-        faults = Counter((self.parts.counts.kinds - before))
+        faults = Counter(self.parts.counts.kinds - before)
         return {
             "step": self.step, "groups": len(filled.groups), "drawn": filled.drawn, "zero_signal": len(filled.dropped),
             "unknown_groups": filled.unknown, "surplus": len(filled.surplus), "episodes": len(episodes),

@@ -1,8 +1,8 @@
 """MiRL's ablations, each a configuration of `mirl` (MiRL, ablations).
 
-    prefix-starts           prefixes, tests alone                              the paper: +7.9 / +1.5 points over TMax
-    behaviour-reward        task starts, tests AND no misstep                  +6.5 / +3.3
-    environment-selection   task starts where missteps happened, tests alone   lower scores, more zero-signal groups
+prefix-starts           prefixes, tests alone                              the paper: +7.9 / +1.5 points over TMax
+behaviour-reward        task starts, tests AND no misstep                  +6.5 / +3.3
+environment-selection   task starts where missteps happened, tests alone   lower scores, more zero-signal groups
 """
 
 from __future__ import annotations

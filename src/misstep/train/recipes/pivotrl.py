@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from misstep.train.advantages import Group
+from misstep.train.batching import Gathering
 from misstep.train.episode import Codec, Episode, Policy
 from misstep.train.equivalence import Equivalence
 from misstep.train.prefixes import Prefix, Target, Turn
@@ -84,10 +85,18 @@ async def step_group(
     """`size` single turns in a recorded state, each rewarded by what the recorded turn did."""
     assert start.prefix is not None
     prompt = start.prefix.prompt_ids(codec)
+    gathering = policy if isinstance(policy, Gathering) else None
+    if gathering is not None:
+        for _ in range(size):
+            gathering.enter()
     before = "\n".join(f"$ {turn.command}\n{turn.output}" for turn in start.prefix.turns)
 
     async def one(sample: int) -> Episode:
-        made = await policy.generate(prompt, max_tokens=settings.turn_tokens, stop=codec.stop)
+        try:
+            made = await policy.generate(prompt, max_tokens=settings.turn_tokens, stop=codec.stop)
+        finally:
+            if gathering is not None:
+                gathering.leave()
         action = codec.action(made.ids)
         cut = made.finish == "length"
         text = None if cut else action.said if action.submits else action.command

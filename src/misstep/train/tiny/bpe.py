@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 _WORDS = re.compile(r" ?[A-Za-z]+| ?[0-9]| ?[^A-Za-z0-9\s]|\s")
@@ -34,7 +35,7 @@ class Bpe:
         while 256 + len(merges) < pieces:
             pairs: Counter[tuple[int, int]] = Counter()
             for ids, count in words:
-                for pair in zip(ids, ids[1:], strict=False):
+                for pair in pairwise(ids):
                     pairs[pair] += count
             if not pairs:
                 break
@@ -54,7 +55,7 @@ class Bpe:
             if word not in self._known:
                 ids = list(word.encode("utf-8", "surrogateescape"))
                 while len(ids) > 1:
-                    ranked = [(self._rank.get(pair, 1 << 30), pair) for pair in zip(ids, ids[1:], strict=False)]
+                    ranked = [(self._rank.get(pair, 1 << 30), pair) for pair in pairwise(ids)]
                     rank, pair = min(ranked)
                     if rank == 1 << 30:
                         break

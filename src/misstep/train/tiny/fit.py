@@ -14,7 +14,6 @@ from misstep.train.tiny.codec import TinyCodec, shown_text, turn_text
 from misstep.train.tiny.dialogs import Dialog
 from misstep.train.tiny.model import Shape, TinyModel
 
-
 _NEAR = 150
 """Places to both sides, in the order of lengths, from which the rows of one batch come."""
 
@@ -35,7 +34,7 @@ def fit(
     dialogs: Sequence[Dialog],
     codec: TinyCodec,
     *,
-    steps: int = 600,
+    steps: int = 900,
     rows: int = 16,
     rate: float = 2e-3,
     seed: int = 0,

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 Cache = list[tuple[Tensor, Tensor]]
 """Of each layer the keys (already turned to their positions) and the values: (B, H, T, D)."""
@@ -50,10 +50,10 @@ class Block(nn.Module):
         q, k = _turned(q, *turn), _turned(k, *turn)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-        a = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
+        a = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=seen is None)
         x_BTC = x_BTC + self.out(a.transpose(1, 2).reshape(rows, length, width))
         gate, up = self.gate(self.norm2(x_BTC)).chunk(2, -1)
-        return x_BTC + self.down(F.silu(gate) * up), (k, v)
+        return x_BTC + self.down(functional.silu(gate) * up), (k, v)
 
 
 class TinyModel(nn.Module):
@@ -99,17 +99,21 @@ class TinyModel(nn.Module):
             x, kept = block(x, (cos, sin), past[number] if past else None, seen)
             cache.append(kept)
         x = self.norm(x[:, -1:] if last else x)
-        return F.linear(x, self.embed.weight), cache
+        return functional.linear(x, self.embed.weight), cache
 
     def logprobs(self, ids_BT: Tensor, temperature: float = 1.0) -> Tensor:
         """log p of each id after the first given those before it, (B, T - 1). Rows are padded on the right."""
         logits = self(ids_BT)[0][:, :-1] / temperature
-        flat = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), ids_BT[:, 1:].reshape(-1), reduction="none")
+        flat = functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), ids_BT[:, 1:].reshape(-1), reduction="none"
+        )
         return -flat.view(len(ids_BT), -1)
 
     def save(self, folder: Path) -> None:
         """Writes config.json and model.pt."""
-        (folder / "config.json").write_text(json.dumps({"schema": "misstep.tiny", "version": 1, **asdict(self.shape)}) + "\n")
+        (folder / "config.json").write_text(
+            json.dumps({"schema": "misstep.tiny", "version": 1, **asdict(self.shape)}) + "\n"
+        )
         torch.save(self.state_dict(), folder / "model.pt")
 
     @classmethod

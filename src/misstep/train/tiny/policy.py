@@ -77,7 +77,9 @@ class TinyPolicy:
         known = torch.cat([cached, valid], 1)
         causal = torch.ones(wide, wide, dtype=torch.bool).tril()
         seen = torch.cat([cached[:, None, :].expand(-1, wide, -1), causal[None] & valid[:, None, :]], 2)
-        seen = seen | torch.cat([torch.zeros(wide, cached.shape[1], dtype=torch.bool), torch.eye(wide, dtype=torch.bool)], 1)
+        seen = seen | torch.cat(
+            [torch.zeros(wide, cached.shape[1], dtype=torch.bool), torch.eye(wide, dtype=torch.bool)], 1
+        )
         logits, past = self.model(ids, places, past, seen[:, None], last=True)
         for number in range(most):
             scaled = torch.log_softmax(logits[:, -1].float() / self.temperature, -1)
