@@ -94,6 +94,15 @@ class TestReading:
         assert (run.dataset, run.step, run.agent, run.task) == ("agentrx/magentic", 2, "Orchestrator", "Do it.")
         assert run.turns[2] == Turn("Orchestrator", MARK)
 
+    def test_labels_and_runs_may_be_in_different_places(self, tmp_path: Path) -> None:
+        agentrx_tau(tmp_path / "runs", {3: (10, 7)})
+        (tmp_path / "labels").mkdir()
+        (tmp_path / "runs" / "labels.json").rename(tmp_path / "labels" / "labels.json")
+        (run,), _ = read([tmp_path / "labels", tmp_path / "runs", tmp_path / "runs" / "runs.json"])
+        assert run.step == 6
+        with pytest.raises(DatasetError, match="no labelled run"):
+            read([tmp_path / "runs"])
+
     def test_labels_that_do_not_fit_are_counted(self, tmp_path: Path) -> None:
         who_and_when(tmp_path / "a", "ok", 5, 1)
         who_and_when(tmp_path / "a", "beyond", 5, 5)

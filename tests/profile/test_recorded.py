@@ -364,6 +364,26 @@ class TestCommand:
         assert done.stderr.startswith("misstep: ")
         assert done.stderr.count("\n") == 1
 
+    def test_interrupted_it_ends_at_once_and_goes_on(
+        self, scripted: ModuleType, made: ModuleType, tmp_path: Path
+    ) -> None:
+        folder, models, out = made.sessions(tmp_path / "s"), tmp_path / "m.toml", tmp_path / "out"
+        with scripted.Server(made.oracle, delay=0.1) as server:
+            models.write_text(f'[roles.localizer]\nmodel = "openai:m"\nbase_url = "{server.url}"\nconcurrency = 2\n')
+            program = str(Path(sys.executable).with_name("misstep"))
+            args = [program, "profile", str(folder), "--models", str(models), "--out", str(out)]
+            run = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            deadline = time.monotonic() + 30
+            while sum(server.served.values()) < 6 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            run.send_signal(signal.SIGINT)
+            _, told = run.communicate(timeout=20)
+            assert (run.returncode, told.strip()) == (130, "misstep: interrupted")
+            done = self.run(*args[2:])
+        assert done.returncode == 0, done.stderr
+        assert "48 calls judged" in done.stdout
+        assert sum(server.served.values()) <= 48 + 2
+
     def test_another_way_of_judging_needs_another_folder(
         self, scripted: ModuleType, made: ModuleType, tmp_path: Path
     ) -> None:

@@ -104,21 +104,26 @@ def recorded(
         if not os.path.lexists(path):
             raise Failure(f"{path}: no such file or folder")
     options = Options(paths, votes, batch, steps, sample, seed)
+    watch = _watch()
 
     def work(settings: Settings) -> Coroutine[Any, Any, tuple[Found, dict[str, Any]]]:
         async def run() -> tuple[Found, dict[str, Any]]:
             with Labels(out, options.header(settings.role("localizer"))) as labels:
                 for note in labels.notes:
                     click.echo(f"misstep: {one_line(note)}", err=True)
+                if votes > 1 and settings.role("localizer").temperature == 0:
+                    click.echo("misstep: at a temperature of 0 all votes are the same", err=True)
                 async with Client.open(settings, out, offline=offline) as client:
                     before = client.cache.spent()
-                    found = await profile(options, client, labels, _watch(), apart=(os.cpu_count() or 1) > 1)
+                    found = await profile(options, client, labels, watch, apart=(os.cpu_count() or 1) > 1)
                     now = client.cache.spent()
                     return found, _cost(before, now, client.hits)
 
         return run()
 
     found, cost = with_models(models, work)
+    if watch is not None:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     _, labels = load(out)
     whole = summary(labels)
     if as_json:

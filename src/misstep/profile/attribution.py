@@ -60,19 +60,20 @@ def read(paths: Iterable[Path]) -> tuple[list[Run], Counter[str]]:
     """The labelled runs below the paths, in order, and why others were left out (reason -> runs).
 
     Raises:
-        DatasetError: a path does not exist, or nothing below it is a labelled run.
+        DatasetError: a path does not exist, or nothing below them is a labelled run.
     """
-    runs: dict[tuple[str, str], Run] = {}
     skipped: Counter[str] = Counter()
-    for path in paths:
+    files: dict[Path, Any] = {}
+    for path in (given := list(paths)):
         if not path.exists():
             raise DatasetError(f"{path}: no such file or folder")
-        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
-        parsed = [(one, given) for one in files if (given := _parsed(one, skipped)) is not None]
-        found = [*_who_and_when(parsed, skipped), *_agentrx(parsed, skipped)]
-        if not found:
-            raise DatasetError(f"{path}: no labelled run of Who&When or AgentRx in it")
-        runs |= {one.key: one for one in found}
+        for one in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+            if one not in files:
+                files[one] = _parsed(one, skipped)
+    parsed = [(path, text) for path, text in files.items() if text is not None]
+    runs = {one.key: one for one in [*_who_and_when(parsed, skipped), *_agentrx(parsed, skipped)]}
+    if not runs:
+        raise DatasetError(f"{', '.join(map(str, given))}: no labelled run of Who&When or AgentRx in it")
     return [runs[key] for key in sorted(runs, key=lambda key: (key[0], len(key[1]), key[1]))], skipped
 
 
