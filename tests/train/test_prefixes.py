@@ -130,6 +130,15 @@ def test_an_environment_gives_so_many_and_the_next_is_tried_where_a_replay_refus
     assert len(more.prefixes) == 5 and set(built.prefixes) <= set(more.prefixes)
 
 
+def test_a_misstep_that_had_happened_before_is_no_start_unless_asked_for(root, make_task, tmp_path):
+    folder = make_task(asked=ASKED)
+    record(root, folder, tmp_path / "records", "twice", "$ echo 1", "$ echo x >> /app/old.conf", WRONG)
+    built = run_build(root, folder.parent, tmp_path / "records", tmp_path / "out")
+    assert [one.source.step for one in built.prefixes] == [2] and built.reasons == {"it had happened before": 1}
+    built = run_build(root, folder.parent, tmp_path / "records", tmp_path / "out", repeated=True)
+    assert sorted(one.source.step for one in built.prefixes) == [2, 3]
+
+
 def test_candidates_come_in_turns_of_types_and_the_seed_decides():
     many = [
         Prefix("t", "t", "e", "do", (Turn(f"echo {n}", f"{n}\n", 0),), Target(kind))

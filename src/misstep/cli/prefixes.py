@@ -86,6 +86,7 @@ def _root(name: str | None) -> Root:
 @click.option("--rule", type=click.Choice(["exact", "masked"]), default="exact", show_default=True,
               help="What may differ in a replay: nothing, or what two replays show to be noise.")  # fmt: skip
 @click.option("--processes", is_flag=True, help="Keep prefixes at whose end processes live on.")
+@click.option("--repeated", is_flag=True, help="Keep those in whose steps the same misstep has happened before.")
 @root_option
 @jobs_option
 @json_option
@@ -103,6 +104,7 @@ def build(
     most_steps: int,
     rule: str,
     processes: bool,
+    repeated: bool,
     root: str | None,
     jobs: int | None,
     as_json: bool,
@@ -133,7 +135,7 @@ def build(
         occurrences = _by_profile(profile, found) if profile is not None else _by_catalogue(paths, names, found)
         settings = Settings(
             per_environment=per_environment, seed=seed, rule="masked" if rule == "masked" else "exact",
-            most_steps=most_steps, processes=processes,
+            most_steps=most_steps, processes=processes, repeated=repeated,
         )  # fmt: skip
         built = work(occurrences, Tasks(tasks), locked, out, base, settings, jobs=jobs or len(os.sched_getaffinity(0)))
     if as_json:

@@ -50,6 +50,8 @@ class Settings:
     """Of its recorded commands together."""
     processes: bool = False
     """Keep prefixes at whose end processes live on: each branch is then a replay of its own."""
+    repeated: bool = False
+    """Keep those in whose steps the same misstep has happened before: what it broke may be broken for good."""
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -164,6 +166,8 @@ def build(
 
 def _candidate(one: Occurrence, tasks: Tasks, locked: Locked, settings: Settings) -> Prefix:
     trajectory = one.trajectory
+    if one.again and not settings.repeated:
+        raise Unfit("it had happened before")
     name = trajectory.outcome.task if trajectory.outcome is not None else ""
     task = tasks.find(name, one.asked)
     if task is None:

@@ -37,6 +37,8 @@ class Occurrence:
     """The task as the agent got it."""
     token_ids: tuple[int, ...] = ()
     """Of all that preceded the step, where the record has them."""
+    again: bool = False
+    """The same misstep happened in the steps before, and nothing took its place: what it broke may be broken for good."""
 
 
 @dataclass(slots=True)
@@ -74,15 +76,22 @@ def by_catalogue(paths: Iterable[str], missteps: Sequence[Misstep], found: Found
         places: dict[int, tuple[int, int]] | None = None
         ids: dict[int, tuple[int, ...]] | None = None
         for name, verdicts in judged.verdicts.items():
-            for verdict in verdicts:
-                if not verdict.holds:
-                    continue
+            for number, verdict in enumerate([one for one in verdicts if one.holds]):
                 places = places if places is not None else _places(trajectory)
                 ids = ids if ids is not None else prompts(path, n)
                 step, call = places[verdict.at]
                 given = ids.get(step, ()) if call == 0 else ()
                 yield Occurrence(
-                    trajectory, path, n, step, call, targets[name], "catalogue", task_text(trajectory), given
+                    trajectory,
+                    path,
+                    n,
+                    step,
+                    call,
+                    targets[name],
+                    "catalogue",
+                    task_text(trajectory),
+                    given,
+                    number > 0,
                 )
 
 
@@ -135,7 +144,8 @@ def by_labels(
             found.unreadable[str(error).rpartition(": ")[2]] += 1
             continue
         found.trajectories += len(read_)
-        for label in many:
+        before: set[tuple[int, str]] = set()
+        for label in sorted(many, key=lambda one: one.key):
             if label.n >= len(read_) or label.step >= len(read_[label.n].steps):
                 found.unreadable["the record is no longer the one that was judged"] += 1
                 continue
@@ -144,8 +154,10 @@ def by_labels(
             for name in types_of(labels, key):
                 yield Occurrence(
                     trajectory, path, label.n, label.step, label.call, targets[name], labels.model,
-                    task_text(trajectory), ids,
+                    task_text(trajectory), ids, (label.n, name) in before,
                 )  # fmt: skip
+                if label.corrected is None:
+                    before.add((label.n, name))
 
 
 def types_of(labels: labelling.Labels, key: Key) -> tuple[str, ...]:
