@@ -57,7 +57,7 @@ def _head(out: Console, found: Mapping[str, Any]) -> None:
 def _types(out: Console, found: Mapping[str, Any]) -> None:
     room = max(24, out.width - 56)
     out.print(Text(f"\n  {'The agent …':<{room}}{'steps':>8}{'share':>7}  {'95 %':<13}{'env.':>7}{'union':>8}{'kappa':>7}", "quiet"))  # fmt: skip
-    kappas: Mapping[str, Any] = next(iter(found["agreement"].values()), {"types": {}})["types"]
+    kappas: Mapping[str, Any] = list(found["agreement"].values())[-1]["types"] if found["agreement"] else {}
     for one, union in zip(found["types"], found["union"], strict=True):
         style = "quiet" if one["small"] else ""
         line = Text("  ")
@@ -97,10 +97,11 @@ def _overlap(out: Console, found: Mapping[str, Any], folder: str, everything: bo
     if not rows:
         out.print(Text("\n  No type has a step in which a misstep of the catalogue occurs.", "quiet"))
         return
-    out.print(Text("\n  Beside the catalogue: error steps of both, of the type only, of the misstep only", "heading"))
+    out.print(Text("\n  Beside the catalogue", "heading"))
+    out.print(Text(f"  {'type':<46}{'misstep':<30}{'both':>6}{'type':>7}{'misstep':>9} only", "quiet"), soft_wrap=True)
     for one in rows if everything else rows[:LISTED]:
         line = Text(f"  {one_line(one['type'], 44):<46}{one_line(one['misstep'], 28):<30}")
-        line.append(f"{one['both']:>6,}{one['only_type']:>7,}{one['only_misstep']:>7,}", "")
+        line.append(f"{one['both']:>6,}{one['only_type']:>7,}{one['only_misstep']:>9,}", "")
         line.append("  much the same" if one["jaccard"] >= ALIKE else "", "right")
         out.print(line, soft_wrap=True)
     if len(rows) > LISTED and not everything:
@@ -119,9 +120,8 @@ def _tail(out: Console, found: Mapping[str, Any], everything: bool) -> None:
         Text(f"\n  The long tail: {count(none, 'step')} of no type, {count(len(tail), 'type')} not kept", "heading")
     )
     for one in tail if everything else tail[:LISTED]:
-        out.print(
-            Text(f"  {one['cards']:>5,} cards  {one_line(one['name'], 56):<58}{one_line(one['why'], 40)}", "quiet")
-        )
+        left = f"  {one['cards']:>5,} cards  {one_line(one['name'], 44):<46}"
+        out.print(Text(left + one_line(one["why"], max(12, out.width - len(left))), "quiet"), soft_wrap=True)
     if len(tail) > LISTED and not everything:
         out.print(Text(f"  {len(tail) - LISTED} more: --all", "quiet"))
 
