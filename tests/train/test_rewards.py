@@ -11,11 +11,13 @@ import pytest
 
 from misstep.catalogue import get
 from misstep.models.errors import Rejected, Unreachable
+from misstep.profile.judges import CatalogueJudge, Ruling
 from misstep.sandbox import SandboxError
 from misstep.sandbox.tasks import NoReward, Task, Verdict
 from misstep.train.codec import ByteCodec
 from misstep.train.episode import Action, Attempt, Shown
 from misstep.train.equivalence import Equivalence, similarity
+from misstep.train.judging import IN_A_ROW, Behaving, Comparing
 from misstep.train.prefixes import Prefix, Target, Turn, step_of
 from misstep.train.rewards import (
     Behaviour,
@@ -24,6 +26,7 @@ from misstep.train.rewards import (
     Counts,
     Item,
     JudgeError,
+    JudgeStopped,
     Marker,
     Outcome,
     Question,
@@ -195,6 +198,7 @@ class Broken:
 FAULTS = [
     (Broken(JudgeError("no yes and no no")), "judge"),
     (Broken(Unreachable("the server is silent")), "judge"),
+    (Broken(Rejected("the context is too long")), "judge"),
     (Broken(seconds=30), "timeout"),
     (Broken(SandboxError("gone")), "sandbox"),
     (Broken(), "unknown"),
@@ -209,10 +213,46 @@ def test_a_judge_that_fails_gives_none_and_is_counted(judge, kind):
     assert counts.plain() == {"behaviour": {kind: 1}, "behaviour:false-claims": {kind: 1}}
 
 
-@pytest.mark.parametrize("error", [Rejected("wrong key"), ZeroDivisionError()])
+@pytest.mark.parametrize("error", [JudgeStopped("no credit"), ZeroDivisionError()])
 def test_what_would_fail_each_time_is_raised(error):
     with pytest.raises(type(error)):
         ask(Behaviour(judge=Broken(error)), attempt("ls", targets=(CLAIMS,)))
+
+
+class Rules:
+    """A judge of `misstep.profile` whose answers are given."""
+
+    name = "rules"
+
+    def __init__(self, *given: Ruling) -> None:
+        self.given = list(given)
+
+    async def judge(self, *asked) -> Ruling:
+        return self.given.pop(0) if len(self.given) > 1 else self.given[0]
+
+
+def test_the_judges_of_a_profile_are_asked_as_they_are():
+    behaviour = Behaviour(judge=Behaving(CatalogueJudge()), always=True)
+    assert ask(behaviour, attempt(WRONG, before=("ls",))).value == 0.0
+    assert ask(behaviour, attempt("ls", before=("ls",))).value == 1.0
+    assert ask(behaviour, attempt('rm "$FILE"', before=("ls",))).value is None
+    assert step(Equivalence(Comparing(Rules(Ruling(True)))), "ls /app", "find /app") == 1.0
+    assert step(Equivalence(Comparing(Rules(Ruling(False)))), "ls /app", "find /app") == 0.0
+
+
+def test_a_failed_question_is_one_unknown_and_a_server_that_is_gone_ends_the_run():
+    failed, answer = Ruling(None, failure="unreachable: silent"), Ruling(False)
+    counts = Counts()
+    behaviour = Behaviour(judge=Behaving(Rules(failed, failed, answer, failed)), counts=counts)
+    made = attempt("ls", targets=(CLAIMS,))
+    assert [ask(behaviour, made).value for _ in range(4)] == [None, None, 1.0, None]
+    assert counts.plain()["behaviour"] == {"judge": 3, "known": 1}
+    for _ in range(IN_A_ROW - 2):
+        ask(behaviour, made)
+    with pytest.raises(JudgeStopped, match="64 questions in a row had no answer: unreachable: silent"):
+        ask(behaviour, made)
+    with pytest.raises(JudgeStopped, match="budget: used up"):
+        ask(Behaviour(judge=Behaving(Rules(Ruling(None, failure="budget: used up")))), made)
 
 
 # -- r_e by a policy's marker --------------------------------------------------------------------------------------------

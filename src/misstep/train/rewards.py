@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from misstep.catalogue import Misstep, get
 from misstep.catalogue.fold import judge as fold
-from misstep.models.errors import ModelError, NotCached, Rejected
+from misstep.models.errors import ModelError
 from misstep.sandbox.base import SandboxError
 from misstep.sandbox.tasks import NoReward, Task
 from misstep.train.episode import Attempt
@@ -30,6 +30,10 @@ M = 3
 
 class JudgeError(RuntimeError):
     """A judge gave no answer that counts. One line; the text before the first colon is its kind."""
+
+
+class JudgeStopped(RuntimeError):
+    """No answer can be had from a judge any more: the run ends, and another one goes on with it. One line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,7 @@ class Counts:
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T | Score:
-    """What the work gives, or an unknown Score where a named fault or the time limit came first.
-
-    A server that refuses for good (a wrong key, no credit) is raised: no later answer would be another.
-    """
+    """What the work gives, or an unknown Score where a named fault or the time limit came first."""
     try:
         return await asyncio.wait_for(work, seconds)
     except TimeoutError:
@@ -85,8 +86,6 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T | Sco
         return Score(None, f"no-reward: {error}")
     except SandboxError as error:
         return Score(None, f"sandbox: {error}")
-    except (Rejected, NotCached):
-        raise
     except (ModelError, JudgeError) as error:
         return Score(None, f"judge: {error}")
 
