@@ -25,6 +25,7 @@ from misstep.trajectory import Trajectory, events
 
 if TYPE_CHECKING:
     from misstep.models import Client, Message
+    from misstep.profile.taxonomy import ErrorType
 
 try:
     from pydantic import BaseModel, ConfigDict, Field
@@ -411,3 +412,8 @@ def of_catalogue(misstep: Misstep, examples: Sequence[str] = ()) -> Behaviour:
 def digest(identity: dict[str, Any]) -> str:
     """12 hexadecimal digits of what decides a judge's answers."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def of_error_type(given: ErrorType, examples: int = 3) -> Behaviour:
+    """A type of a taxonomy as a type to look for; its error cards are the examples."""
+    return Behaviour(given.id, given.name, given.definition, tuple(one.card for one in given.examples[:examples]))
