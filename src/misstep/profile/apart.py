@@ -31,7 +31,7 @@ class Apart(Generic[T]):
         """make(*args) is called there; result: one of the args, handed back as it is there at the end."""
         # fork starts at once, and is safe where nothing else runs in this process.
         alone = sys.platform.startswith("linux") and threading.active_count() == 1
-        context = multiprocessing.get_context("fork" if alone else "spawn")
+        context: Any = multiprocessing.get_context("fork" if alone else "spawn")
         self._pipe, theirs = context.Pipe(duplex=False)
         self._process = context.Process(target=_work, args=(theirs, alone, make, args, result), daemon=True)
         self._process.start()
