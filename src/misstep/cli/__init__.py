@@ -29,6 +29,7 @@ COMMANDS = {
     "sandbox": "Check, build and use isolated roots.",
     "tasks": "Make tasks by seed, and check that their verifiers can be trusted.",
     "taxonomy": "Types of error: find them among bad steps, label, count.",
+    "train": "RL from the states where it goes wrong: recipes side by side.",
 }
 """Commands and their one-line help: so that `misstep --help` loads none of them."""
 

@@ -30,7 +30,7 @@ class Bpe:
     def train(cls, texts: Iterable[str], pieces: int = 760) -> Bpe:
         """Merges the most frequent pair (of equals the smallest) until there are so many pieces, or no pair occurs twice."""
         counts = Counter(word for text in texts for word in _WORDS.findall(text))
-        words = [(list(word.encode("utf-8", "surrogateescape")), count) for word, count in sorted(counts.items())]
+        words = [(list(_bytes(word)), count) for word, count in sorted(counts.items())]
         merges: list[tuple[int, int]] = []
         while 256 + len(merges) < pieces:
             pairs: Counter[tuple[int, int]] = Counter()
@@ -49,11 +49,11 @@ class Bpe:
         return cls(merges)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; lone surrogates are the bytes they stand for."""
+        """The ids of a text. A lone surrogate is the byte it stands for, or a question mark where it stands for none."""
         made: list[int] = []
         for word in _WORDS.findall(text):
             if word not in self._known:
-                ids = list(word.encode("utf-8", "surrogateescape"))
+                ids = list(_bytes(word))
                 while len(ids) > 1:
                     ranked = [(self._rank.get(pair, 1 << 30), pair) for pair in pairwise(ids)]
                     rank, pair = min(ranked)
@@ -85,3 +85,10 @@ def _merge(ids: list[int], pair: tuple[int, int], made: int) -> None:
         if ids[at] == pair[0] and ids[at + 1] == pair[1]:
             ids[at : at + 2] = [made]
         at += 1
+
+
+def _bytes(word: str) -> bytes:
+    try:
+        return word.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return word.encode("utf-8", "replace")

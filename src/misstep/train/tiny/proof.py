@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from misstep.sandbox.base import Root
-from misstep.train.engines.cpu import Budget, CpuRun
+from misstep.train.engines import Budget
+from misstep.train.engines.cpu import CpuRun
 from misstep.train.episode import Episode
 from misstep.train.recipes import ablations, mirl, pivotrl, rar, tmax
 from misstep.train.recipes.base import Parts, Recipe

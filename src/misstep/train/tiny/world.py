@@ -23,6 +23,7 @@ from misstep.train.recipes.base import Data
 from misstep.train.recipes.pivotrl import pivots
 from misstep.train.rewards import Behaviour, Conjunction, Outcome
 from misstep.train.rollout import Rollouts, Settings
+from misstep.train.split import environment_of
 from misstep.train.starts import Start
 from misstep.train.states import States
 from misstep.train.tiny import dialogs, fit, tasks
@@ -176,7 +177,8 @@ def found(episodes: Sequence[Episode], split: Split) -> tuple[list[Prefix], list
 
 
 def _starts(made: Sequence[tasks.TinyTask], folder: Path) -> list[Start]:
-    return [Start.of_task(one.folder.write(folder), TARGETS, one.folder.digest) for one in made]
+    paths = [one.folder.write(folder) for one in made]
+    return [Start.of_task(path, TARGETS, environment_of(path)) for path in paths]
 
 
 def build(
