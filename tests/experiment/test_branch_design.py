@@ -12,7 +12,7 @@ import pytest
 from misstep.experiment.attempts import Attempt, write_attempts
 from misstep.experiment.branch import BranchDesign, BranchDesignError, find, forms
 from misstep.experiment.branch.design import kept, settle, write
-from misstep.experiment.branch.points import tasks_at
+from misstep.experiment.branch.sources import tasks_at
 from misstep.experiment.plan.design import DesignError
 from misstep.guard.portfolio import default, from_plain
 from misstep.trajectory import atif_out

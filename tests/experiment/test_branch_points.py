@@ -10,7 +10,7 @@ import pytest
 
 from misstep import catalogue
 from misstep.experiment.branch import cut as cuts
-from misstep.experiment.branch import find, forms, points
+from misstep.experiment.branch import find, forms, points, sources
 from misstep.experiment.branch.points import PointsError, task_of
 from misstep.experiment.branch.treatment import PointLost, stands_for, treatment
 from misstep.guard.portfolio import from_plain
@@ -58,7 +58,7 @@ def tasks(folder: Path, **named: str) -> list[Task]:
         (folder / "tasks" / name).mkdir(parents=True)
         (folder / "tasks" / name / "instruction.md").write_text(text)
         (folder / "tasks" / name / "task.toml").write_text('schema_version = "1.4"\n')
-    return points.tasks_at([folder / "tasks"])
+    return sources.tasks_at([folder / "tasks"])
 
 
 def search(
@@ -314,9 +314,9 @@ def test_the_file_of_points(tmp_path: Path) -> None:
 def test_bad_places_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(PointsError, match="no task in it"):
-        points.tasks_at([tmp_path / "empty"])
+        sources.tasks_at([tmp_path / "empty"])
     with pytest.raises(PointsError, match="name them with --tasks"):
-        points.tasks_at([])
+        sources.tasks_at([])
     known = tasks(tmp_path, serve=ASKED)
     with pytest.raises(PointsError, match="no attempt of a known agent"):
         find([tmp_path / "empty"], from_plain(plain("service-persistence")), known)

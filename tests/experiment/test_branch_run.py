@@ -28,7 +28,7 @@ from misstep.experiment.branch import records as records_
 from misstep.experiment.branch import run as runs
 from misstep.experiment.branch.points import PointsError
 from misstep.experiment.branch.rebuild import append, rows_of
-from misstep.experiment.branch.run import RunError, Tests
+from misstep.experiment.branch.run import Folder, RunError
 from misstep.experiment.plan.design import Agent, Environment
 from misstep.guard.portfolio import from_plain
 from misstep.sandbox import native, roots
@@ -90,7 +90,7 @@ def recorded(branching: Any, folder: Path, settings: Path, tasks: list[Task], po
 
 
 def analysis(folder: Path, made: BranchDesign) -> Any:
-    tests = Tests.read(folder / "branch")
+    tests = Folder.read(folder / "branch")
     return analyse(
         tests.found,
         tests.records,
@@ -112,7 +112,7 @@ def test_the_known_effect_at_a_stop_with_live_processes(branching: Any, folder: 
         found = recorded(branching, folder, settings, tasks, "service-persistence", 2)
         made = design(settings, continuations=4)
         outcome = asyncio.run(runs.run(folder / "branch", made))
-    tests = Tests.read(folder / "branch")
+    tests = Folder.read(folder / "branch")
     points = found.rebuildable
     assert 3 <= len(points) < 6  # with probability 1/4 an attempt detaches and probes by itself
     assert (outcome.end, outcome.recorded) == ("done", len(points) * 3 * 4)
@@ -155,7 +155,7 @@ def test_the_known_effect_at_a_denied_call_by_layers(branching: Any, folder: Pat
         assert [(point.event, point.action) for point in found.points] == [("before", "deny")] * 6
         made = design(settings, continuations=5, arms=("real", "sham", "nothing", "always-real"))
         asyncio.run(runs.run(folder / "branch", made))
-    tests = Tests.read(folder / "branch")
+    tests = Folder.read(folder / "branch")
     assert not any(one.replayed for one in tests.records)
     assert {one.arm for one in tests.records} == {"real", "sham", "nothing"}  # always-real is real, in scope
     said = analysis(folder, made)
@@ -248,7 +248,7 @@ def test_a_point_that_cannot_be_rebuilt_is_dropped_with_the_reason(branching: An
         made = replace(made, agent=Agent(forms.AGENT, kwargs={**made.agent.kwargs, "steps": 2}))
         outcome = asyncio.run(runs.run(folder / "branch", made))
         assert (outcome.recorded, outcome.end) == (2, "done")
-    tests = Tests.read(folder / "branch")
+    tests = Folder.read(folder / "branch")
     grades = {tests.attempt(p).id: tests.verdicts.known[p.id] for p in tests.found.points}
     assert grades["clock"].grade in ("different", "masked") and "date +%s%N" in grades["clock"].why
     assert grades["lie"].grade == "different" and grades["lie"].why.startswith("the output differs: echo 1")
@@ -269,7 +269,7 @@ def test_a_fault_of_the_model_is_replaced_and_never_a_failure(branching: Any, fo
         model.broken = 2  # a try and its retry
         outcome = asyncio.run(runs.run(folder / "branch", made))
     assert (outcome.recorded, outcome.end) == (3, "done")
-    tests = Tests.read(folder / "branch")
+    tests = Folder.read(folder / "branch")
     bad = [one for one in tests.records if not one.fair]
     assert len(bad) == 1 and bad[0].termination == "invalid" and bad[0].passed is None and "the model" in bad[0].fault
     again = [one for one in tests.records if one.slot == bad[0].slot and one.fair]
@@ -351,7 +351,7 @@ def test_kill_9_and_go_on(branching: Any, folder: Path) -> None:
         six = [*command[:8], "--continuations", "6", *command[10:]]
         other = subprocess.run([*command, "--arms", "real,sham"], capture_output=True, text=True, timeout=120)
         assert other.returncode == 2 and "arms was" in other.stderr
-        tests = Tests.read(folder / "branch")
+        tests = Folder.read(folder / "branch")
         more = subprocess.run(six, capture_output=True, text=True, timeout=120)
         assert more.returncode == 0 and more.stdout.startswith("6 continuations recorded"), more.stdout + more.stderr
     slots = Counter(one.slot for one in tests.records)

@@ -129,7 +129,7 @@ def test_an_agent_goes_on_from_a_stop(branching: Any, folder: Path, agent: str) 
         if os.environ.get("KEEP_TRIALS"):
             shutil.copytree(folder / "branch", os.environ["KEEP_TRIALS"] + "/branch", dirs_exist_ok=True)
         assert (outcome.recorded, outcome.end) == (3, "done"), (outcome, (folder / "branch/verified.jsonl").read_text())
-        tests = runs.Tests.read(folder / "branch")
+        tests = runs.Folder.read(folder / "branch")
         ends = {one.arm: one for one in tests.records}
         assert all(one.fair for one in tests.records), [one.fault for one in tests.records]
         assert {arm: one.passed for arm, one in ends.items()} == {"real": True, "sham": False, "nothing": False}
@@ -170,7 +170,7 @@ def test_codex_goes_on_from_a_denied_call(branching: Any, folder: Path) -> None:
         )
         model.requests.clear()
         asyncio.run(runs.run(folder / "branch", design))
-    tests = runs.Tests.read(folder / "branch")
+    tests = runs.Folder.read(folder / "branch")
     ends = {one.arm: one for one in tests.records if one.fair}
     assert {arm: one.passed for arm, one in ends.items()} == {"real": True, "nothing": False}, tests.records
     assert not any(one.replayed for one in tests.records)

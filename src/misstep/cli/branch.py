@@ -17,7 +17,7 @@ from . import Failure, debug_option, debugging, one_line
 
 if TYPE_CHECKING:
     from misstep.experiment.branch.design import BranchDesign
-    from misstep.experiment.branch.run import Progress, Tests
+    from misstep.experiment.branch.run import Folder, Progress
 
 MARKS = {"--html": b'content="misstep branch report ', "--json": b'"schema": "misstep.branch.analysis"'}
 """What the first bytes of a file hold that this command wrote with an option."""
@@ -91,12 +91,12 @@ def find_(
 
     PATHS are panels' folders, Harbor jobs, or trajectories of any agent that misstep reads.
     """
-    from misstep.experiment.branch import points, run
+    from misstep.experiment.branch import points, run, sources
     from misstep.guard.portfolio import from_plain
 
     with _expected():
-        plain = points.portfolio_at(portfolio)
-        known = points.tasks_at(tasks, paths)
+        plain = sources.portfolio_at(portfolio)
+        known = sources.tasks_at(tasks, paths)
         found = points.find(
             paths, from_plain(dict(plain)), known, arms=arms, occurrences=occurrences, unscoped=unscoped
         )
@@ -132,7 +132,7 @@ def verify_(folder: Path, root: str | None, rule: str, network: bool, again: boo
     """
     from misstep.experiment.branch.design import BranchDesign, Environment
     from misstep.experiment.branch.engines import root_of
-    from misstep.experiment.branch.run import Tests, verify
+    from misstep.experiment.branch.run import Folder, verify
     from misstep.report import branch
     from misstep.report.console import console
 
@@ -145,7 +145,7 @@ def verify_(folder: Path, root: str | None, rule: str, network: bool, again: boo
         branch.verdict(out, asdict(point), known.plain(), trusted)
 
     with _expected():
-        tests = Tests.read(folder)
+        tests = Folder.read(folder)
         kwargs = {"root": root} if root else {}
         verify(
             tests,
@@ -258,14 +258,14 @@ def _chosen(old: BranchDesign | None, options: dict[str, Any]) -> BranchDesign:
 @debug_option
 def report_(folder: Path, html: str | None, json_: str | None, quiet: bool) -> None:
     """What the continuations say: effects at the points and on whole attempts, over tasks, and what they cannot say."""
-    from misstep.experiment.branch.run import Tests
+    from misstep.experiment.branch.run import Folder
     from misstep.report import branch
     from misstep.report.console import console
 
     for option, name in (("--html", html), ("--json", json_)):
         _check(option, name)
     with _expected():
-        plain = analysis_of(Tests.read(folder))
+        plain = analysis_of(Folder.read(folder))
     made = [(html, branch.text(plain))] if html else []
     if json_:
         made.append((json_, json.dumps(plain, indent=1, allow_nan=False) + "\n"))
@@ -274,7 +274,7 @@ def report_(folder: Path, html: str | None, json_: str | None, quiet: bool) -> N
         branch.show(console(), plain, written)
 
 
-def analysis_of(tests: Tests) -> dict[str, Any]:
+def analysis_of(tests: Folder) -> dict[str, Any]:
     """The analysis of a folder, in its plain form."""
     from misstep.experiment.branch import analyse
     from misstep.experiment.branch.design import BranchDesign, kept

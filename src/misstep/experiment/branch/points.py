@@ -21,10 +21,8 @@ from misstep.experiment.branch.cut import before, first_prompt, obstacle, record
 from misstep.experiment.outcomes import funnel
 from misstep.experiment.outcomes.classify import GUARD_LOGS
 from misstep.guard.engine import Engine
-from misstep.guard.portfolio import from_plain
 from misstep.guard.study import audit, shown
 from misstep.sandbox.tasks import Task
-from misstep.sandbox.tasks import find as tasks_in
 from misstep.trajectory import Before, Stop, Trajectory, events
 from misstep.trajectory.readers import Unreadable, read, units
 
@@ -322,55 +320,6 @@ def _point(attempt: Recorded, event: Any, policy: str, misstep: str, kind: str, 
     )
 
 
-# -- what a search needs -------------------------------------------------------------------------------------------------
-
-
-def portfolio_at(path: Path | None) -> dict[str, Any]:
-    """The plain form of a portfolio file or lock; the catalogue's without a path. Raises PortfolioError or PointsError."""
-    from misstep.guard.freeze import read as frozen
-    from misstep.guard.portfolio import default
-
-    if path is None:
-        return default()
-    if path.suffix == ".toml":
-        return frozen(path.resolve())
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PointsError(f"{path}: neither a portfolio file (.toml) nor a lock: {error}") from None
-    from_plain(plain)
-    found: dict[str, Any] = plain
-    return found
-
-
-def tasks_at(paths: Iterable[Path], sources: Iterable[Path] = ()) -> list[Task]:
-    """The tasks in some folders (of one task, or of many), and those of the designs of panels. Raises PointsError."""
-    found: dict[str, Task] = {}
-    for path in [*_designed(sources), *paths]:
-        here = [Task.load(path)] if (path / "task.toml").is_file() else tasks_in(path) if path.is_dir() else []
-        if not here:
-            raise PointsError(f"{path}: no task in it; expected a folder of Harbor tasks, or one of them")
-        for task in here:
-            found[task.name] = task
-    if not found:
-        raise PointsError("the tasks' folders are not known: name them with --tasks")
-    return list(found.values())
-
-
-def _designed(sources: Iterable[Path]) -> Iterator[Path]:
-    """The folders of tasks that belong to panels."""
-    from misstep.experiment.plan import lock
-    from misstep.experiment.plan.design import DesignError
-    from misstep.experiment.plan.tasks import tasks_of
-
-    for path in sources:
-        if (path / lock.LOCK).is_file():
-            try:
-                yield from (task.path for task in tasks_of(lock.read(path).design))
-            except (DesignError, lock.LockError):
-                continue  # --tasks may say it
-
-
 # -- the file ------------------------------------------------------------------------------------------------------------
 
 SCHEMA, VERSION = "misstep.branch.points", 1
@@ -422,7 +371,5 @@ __all__ = [
     "Recorded",
     "find",
     "load",
-    "portfolio_at",
-    "tasks_at",
     "write",
 ]

@@ -61,7 +61,7 @@ def save(folder: Path, found: Found, plain: Mapping[str, Any], tasks: Mapping[st
 
 
 @dataclass(slots=True)
-class Tests:
+class Folder:
     """A folder of branch tests, as read."""
 
     folder: Path
@@ -72,7 +72,7 @@ class Tests:
     records: list[Branched] = field(default_factory=list)
 
     @classmethod
-    def read(cls, folder: Path) -> Tests:
+    def read(cls, folder: Path) -> Folder:
         """Raises PointsError, RecordsError, SandboxError: the file and what was expected."""
         found = points_.load(folder / POINTS)
         plain = _json(folder / PORTFOLIO)
@@ -103,7 +103,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def verify(
-    tests: Tests,
+    tests: Folder,
     root: Root,
     rule: str,
     told: Callable[[Point, Verified], None] | None = None,
@@ -163,7 +163,7 @@ class Runner:
 
     def __init__(
         self,
-        tests: Tests,
+        tests: Folder,
         design: BranchDesign,
         engine: Engine,
         root: Root,
@@ -304,14 +304,14 @@ async def run(
         SettingsError, BudgetExceeded and their like: the model's side; what was recorded stays.
         SandboxError: no sandbox can run here.
     """
-    tests = Tests.read(folder)
+    tests = Folder.read(folder)
     root = root_of(design)
     async with AsyncExitStack() as stack:
         engine = await _engine(stack, tests, design, root)
         return await Runner(tests, design, engine, root, limit=limit, told=told).run()
 
 
-async def _engine(stack: AsyncExitStack, tests: Tests, design: BranchDesign, root: Root) -> Engine:
+async def _engine(stack: AsyncExitStack, tests: Folder, design: BranchDesign, root: Root) -> Engine:
     if not design.in_process:
         from misstep.experiment.branch.trials import InTrials
 
