@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +20,9 @@ from click.testing import CliRunner
 
 from misstep.catalogue import get
 from misstep.cli.prefixes import command
+from misstep.profile import labelling
+from misstep.profile.labels import StepLabel
+from misstep.profile.taxonomy import ErrorType, Example, Taxonomy
 from misstep.sandbox import Root
 from misstep.sandbox.tasks import Task
 from misstep.train import building, prefixes, split
@@ -23,7 +33,7 @@ from misstep.train.record import turns_of, write_record
 from misstep.train.rewards import Outcome
 from misstep.train.rollout import Rollouts
 from misstep.train.rollout import Settings as RolloutSettings
-from misstep.train.sources import by_catalogue
+from misstep.train.sources import by_catalogue, by_labels
 from misstep.train.split import SplitError, environment_of
 from misstep.train.starts import Start
 from misstep.train.states import States
@@ -328,3 +338,81 @@ def test_bad_input_is_one_clear_line(root, make_task, tmp_path, arguments, words
     done = CliRunner().invoke(command, [one.format(**places) for one in arguments])
     assert done.exit_code == 2 and words in done.output
     assert len(done.output.strip().splitlines()) == 1
+
+
+# -- error steps that models found ---------------------------------------------------------------------------------------
+
+
+def test_labelled_steps_of_a_profile_are_types_of_their_own(root, make_task, tmp_path):
+    folder = make_task(asked="Make new.conf.")
+    path = record(root, folder, tmp_path / "records", "a", "$ cat old.conf", "$ false", "$ true", "$ ls")
+    types = Taxonomy(
+        "frozen", {}, tuple(ErrorType(one, f"is {one}", f"It is {one}.", examples=(Example("p", 0, 1, 0, "a card"),)) for one in ("idle", "loud"))
+    )  # fmt: skip
+    steps = [
+        StepLabel("t", str(path), 0, "t", step, 0, verdict=verdict, corrected=corrected)
+        for step, verdict, corrected in ((1, "good", None), (2, "bad", {}), (3, "bad", None), (4, "bad", None))
+    ]
+    named = {steps[0].key: ("idle",), steps[1].key: ("idle",), steps[2].key: ("idle", "loud"), steps[3].key: ("idle",)}
+    labels = labelling.Labels("m", {**named}, {}, {})
+    found = list(by_labels(steps, types, labels))
+    assert [(one.step, one.target.id, one.again) for one in found] == [
+        (2, "idle", False), (3, "idle", False), (3, "loud", False), (4, "idle", True),
+    ]  # fmt: skip
+    target = found[0].target
+    assert (target.kind, target.definition, target.examples) == ("taxonomy", "It is idle.", ("a card",))
+    (tmp_path / "out").mkdir()
+    tasks = [Task.load(folder)]
+    built = build(found, Tasks(tasks), split.make(tasks, held_out=0.0), tmp_path / "out", root)
+    kept = sorted((one.target.id, len(one), one.source.by) for one in built.prefixes)
+    assert kept == [("idle", 1, "m"), ("idle", 2, "m"), ("loud", 2, "m")]
+    assert all(one.token_ids for one in built.prefixes)
+
+
+# -- kills, and the documented example -----------------------------------------------------------------------------------
+
+_BUILD = """
+import sys
+from pathlib import Path
+from click.testing import CliRunner
+from misstep.cli.prefixes import command
+sys.exit(CliRunner().invoke(command, sys.argv[1:]).exit_code)
+"""
+
+
+def test_a_build_that_was_killed_goes_on_and_makes_the_same(root, make_task, tmp_path):
+    tasks = [make_task(f"t{n}", asked=f"{ASKED} ({n})") for n in range(4)]
+    for n, folder in enumerate(tasks):
+        record(root, folder, tmp_path / "records", f"r{n}", "$ sleep 0.2; cat old.conf", WRONG)
+
+    def arguments(out: Path) -> list[str]:
+        given = [tmp_path / "records", "--tasks", tasks[0].parent, "--out", out, "--root", "host", "--jobs", "1"]
+        return ["build", *map(str, given), "--misstep", MISSTEP]
+
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen([sys.executable, "-c", _BUILD, *arguments(killed)])
+    checks = killed / "checks.jsonl"
+    while not checks.exists() or len(checks.read_text().splitlines()) < 3:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = len(checks.read_text().splitlines()) - 1
+    assert not (killed / "prefixes.jsonl").exists()
+    assert json.loads(_invoke(*arguments(killed), "--json"))["replays"] == 4 - done
+    _invoke(*arguments(whole))
+    assert (killed / "prefixes.jsonl").read_bytes() == (whole / "prefixes.jsonl").read_bytes()
+    assert (killed / "split.json").read_bytes() == (whole / "split.json").read_bytes()
+
+
+def test_the_documented_python_runs(root, make_task, tmp_path):
+    folder = make_task(asked=ASKED)
+    record(root, folder, tmp_path / "records", "a", "$ cat old.conf", WRONG)
+    run_build(root, folder.parent, tmp_path / "records", tmp_path / "out")
+    page = (Path(__file__).parents[2] / "docs" / "prefixes.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    names = {"folder": tmp_path / "out", "tasks": [folder], "policy": Rule(script("", "$ :")), "codec": ByteCodec()}
+    program = compile(code.replace("draw(8), 32", "draw(2), 2"), "prefixes.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(program, names))
+    assert [len(group) for group in names["groups"]] == [2, 2]
+    assert {one.extras["kind"] for group in names["groups"] for one in group} == {"prefix", "task"}
