@@ -60,7 +60,7 @@ class Group:
     draws: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.proposals.sort(key=_order)
+        self.proposals.sort(key=order)
         self.draws = {(one.batch, one.draw) for one in self.proposals}
 
     @property
@@ -92,7 +92,8 @@ class Group:
         return Group([*self.proposals, *other.proposals])
 
 
-def _order(one: Proposal) -> Any:
+def order(one: Proposal) -> Any:
+    """By what it says: not by when it came."""
     return (slug(one.name), one.name, one.definition, one.batch, one.draw, one.cards)
 
 
@@ -104,7 +105,7 @@ async def merge(
     Raises:
         Stopped, ImportError.
     """
-    every = sorted(proposals, key=_order)
+    every = sorted(proposals, key=order)
     if not every:
         return []
     space = _Space(every, texts, way)

@@ -7,13 +7,13 @@ no batch knows of another, so that their order makes no difference.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from misstep.profile.build import Parameters, batches, proposal, tail, type_of
 from misstep.profile.cards import Card
-from misstep.profile.merging import Group, Proposal, merge
+from misstep.profile.merging import Group, Proposal, Wording, by_name, merge, order
 from misstep.profile.taxonomy import ErrorType, Key, Taxonomy, examples, slug
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TWINS, TWIN_CARDS = 0.5, 5
 """Jaccard index of their cards from which on two types are one; cards that each has at least."""
+WORDINGS = 3
+"""Of a group, that are compared with a type."""
 
 
 @dataclass
@@ -34,6 +36,8 @@ class _State:
     """Of cards with at least one type."""
     passes: list[dict[str, Any]] = field(default_factory=list)
     tail: list[Mapping[str, Any]] = field(default_factory=list)
+    left: list[Proposal] = field(default_factory=list)
+    """Of which no type was made yet: more may be said for them in a later pass."""
 
     def coverage(self, cards: int) -> float:
         return len(self.assigned) / cards if cards else 0.0
@@ -58,6 +62,7 @@ async def refine(
     for one in sorted(state.types, key=lambda each: each.id):
         enough = counts[one.id] >= max(1, parameters.share * len(written))
         (kept if enough else small).append(_with_cards(one, written, state.assigned))
+    state.tail += [tail(one, "of few cards, or one environment") for one in by_name(sorted(_still(state), key=order))]
     state.tail += [
         {
             "name": one.name,
@@ -111,7 +116,8 @@ async def _pass(
     proposals: list[Proposal] = []
     for at, batch, names, new in found:
         state.assigned.update({card.key: ids for card, ids in zip(batch, names, strict=True) if ids})
-        proposals += [proposal(one, batch, at, 0) for one in new]
+        proposals += [proposal(one, batch, at, number) for one in new]
+    proposals = [*_still(state), *proposals]
     added = await _new(state, proposals, cards, annotator, asker, parameters, number)
     state.passes.append(
         {
@@ -136,7 +142,9 @@ async def _new(
     parameters: Parameters,
     number: int,
 ) -> list[ErrorType]:
-    """What was proposed in a pass, but for what the annotator says is a type that there is already."""
+    """What was proposed and is not covered yet, but for what the annotator says is a type that there is already."""
+    from misstep.profile.annotator import SEVERAL
+
     by_key = {one.key: one for one in cards}
     texts = {one.key: one.card for one in cards}
     ids = {one.id for one in state.types}
@@ -147,16 +155,20 @@ async def _new(
     alone: list[Group] = []
     for one in fresh:
         spread = len({by_key[key].task for key in one.cards})
-        (shared if spread >= min(2, len(environments)) else alone).append(one)
+        several = len(one.cards) >= SEVERAL and spread >= min(2, len(environments))
+        (shared if several else alone).append(one)
     known = await _known(shared, state.types, annotator, asker, parameters.similarity)
-    state.tail += [{**tail(one, f"in one environment only (pass {number})")} for one in alone]
+    state.left = [each for one in groups if one in alone or id(one) in known for each in one.proposals]
     return [type_of(one, by_key, number) for one in shared if id(one) not in known]
 
 
 async def _known(
     groups: Sequence[Group], types: Sequence[ErrorType], annotator: Annotator, asker: Asker[Any], way: str
 ) -> set[int]:
-    """The id() of the groups that the annotator takes for one of the three types nearest to them."""
+    """The id() of the groups that the annotator takes for one of the three types nearest to them.
+
+    Their cards were just held to be of none of those types: it has to say so of more than half of a group's wordings.
+    """
     import numpy as np
 
     from misstep.profile.merging import NEAREST
@@ -164,22 +176,33 @@ async def _known(
 
     if not groups or not types:
         return set()
-    said = [f"{one.wording[0]}. {one.wording[1]}" for one in groups]
-    rows = vectors([*said, *(f"{one.name}. {one.definition}" for one in types)], way)
-    like = rows[: len(said)] @ rows[len(said) :].T
-    pairs = [(one, types[int(j)]) for one, row in zip(groups, like, strict=True)
-             for j in np.argsort(-row, kind="stable")[:NEAREST]]  # fmt: skip
-    known: set[int] = set()
+    told = [f"{name}. {definition}" for name, definition in (one.wording for one in groups)]
+    rows = vectors([*told, *(f"{one.name}. {one.definition}" for one in types)], way)
+    like = rows[: len(told)] @ rows[len(told) :].T
+    pairs = [
+        (n, types[int(j)], wording)
+        for n, row in enumerate(like)
+        for j in np.argsort(-row, kind="stable")[:NEAREST]
+        for wording in groups[n].wordings[:WORDINGS]
+    ]
+    said: Counter[tuple[int, str]] = Counter()
 
-    async def ask(pair: tuple[Group, ErrorType]) -> bool:
-        return await annotator.same(pair[0].wording, (pair[1].name, pair[1].definition))
+    async def ask(pair: tuple[int, ErrorType, Wording]) -> bool:
+        return await annotator.same(pair[2], (pair[1].name, pair[1].definition))
 
-    def keep(pair: tuple[Group, ErrorType], answer: bool | None, failure: str) -> None:
-        if answer:
-            known.add(id(pair[0]))
+    def keep(pair: tuple[int, ErrorType, Wording], answer: bool | None, failure: str) -> None:
+        said[pair[0], pair[1].id] += bool(answer)
 
     await asker.all("same", pairs, ask, keep, len(pairs))
-    return known
+    return {id(groups[n]) for (n, _), count in said.items() if 2 * count > len(groups[n].wordings[:WORDINGS])}
+
+
+def _still(state: _State) -> Iterator[Proposal]:
+    """What was proposed before for cards that are still covered by nothing."""
+    for one in state.left:
+        cards = tuple(key for key in one.cards if key not in state.assigned)
+        if cards:
+            yield replace(one, cards=cards)
 
 
 def _twins(state: _State) -> None:
