@@ -194,6 +194,20 @@ def test_the_ids_of_a_prefix_are_its_pieces_in_order():
     assert [(s.source, s.message) for s in steps] == [("user", "do"), ("agent", ""), ("agent", "hm"), ("user", "one")]
 
 
+def test_a_prefix_cannot_change_sides(make_task, tmp_path):
+    task = Task.load(make_task())
+    locked = split.make([task, Task.load(make_task("other"))], held_out=0.5)
+    split.save(tmp_path / "split.json", locked)
+    environment = environment_of(task.path)
+    made = Prefix("t", str(task.path), environment, "do", (), Target("x"), split=locked.side(environment))
+    path = prefixes.save(tmp_path, [made])
+    assert prefixes.load(path)[1] == [made]
+    wrong = {"train": "held-out", "held-out": "train"}[made.split]
+    path.write_text(path.read_text().replace(f'"split":"{made.split}"', f'"split":"{wrong}"'))
+    with pytest.raises(PrefixError, match=f"is {wrong}, and by split.json its environment is {made.split}"):
+        prefixes.load(path)
+
+
 # -- the split -----------------------------------------------------------------------------------------------------------
 
 
@@ -380,6 +394,7 @@ sys.exit(CliRunner().invoke(command, sys.argv[1:]).exit_code)
 """
 
 
+@pytest.mark.slow
 def test_a_build_that_was_killed_goes_on_and_makes_the_same(root, make_task, tmp_path):
     tasks = [make_task(f"t{n}", asked=f"{ASKED} ({n})") for n in range(4)]
     for n, folder in enumerate(tasks):

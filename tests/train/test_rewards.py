@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.catalogue import get
+from misstep.catalogue import Misstep, get
 from misstep.models.errors import Rejected, Unreachable
 from misstep.profile.judges import CatalogueJudge, Ruling
 from misstep.sandbox import SandboxError
@@ -118,6 +118,19 @@ def test_what_the_detector_cannot_tell_is_unknown_and_counted():
     assert made.value is None and made.why.startswith("unknown: ")
     assert counts.plain()["behaviour"] == {"unknown": 1}
     assert occurred(attempt(WRONG, before=("ls",)), get(KEEPS.id))[0] is True
+
+
+def test_a_detector_that_fails_is_unknown_and_counted():
+    class Fails(Misstep):
+        id = "fails"
+
+        def on_before(self, state, event):
+            raise ZeroDivisionError
+
+    counts = Counts()
+    made = ask(Behaviour(missteps=lambda _: Fails(), counts=counts), attempt("ls"))
+    assert made.value is None and made.why == "unknown: the detector failed: ZeroDivisionError: "
+    assert counts.plain()["behaviour"] == {"unknown": 1}
 
 
 def test_a_start_without_targets_has_nothing_to_be_absent():

@@ -201,7 +201,10 @@ def test_turns_and_tokens_are_bounded(states, make_task):
     assert (made.extras["ended"], made.extras["truncated"], len(made.ids)) == ("tokens", True, 2)
     assert made.extras["commands"] == [] and made.reward == 0.0
     (made,) = roll(states, start, Rule(lambda *_: "$ :"), replace(QUICK, response_tokens=9))
-    assert made.extras["ended"] == "tokens" and made.trained <= 9
+    assert made.extras["ended"] == "tokens" and len(made.ids) <= 9
+    (made,) = roll(states, start, Rule(lambda *_: "$ seq 50"), replace(QUICK, response_tokens=60))
+    assert (made.extras["ended"], bytes(made.ids[:-1]), set(made.mask)) == ("tokens", b"$ seq 50", {1})
+    assert made.extras["commands"] == [["seq 50", 0]]
     (made,) = roll(states, start, Rule(lambda *_: "$ :"), replace(QUICK, context=5))
     assert made.reward is None and made.extras["fault"].startswith("context: ")
 

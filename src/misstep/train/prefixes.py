@@ -263,4 +263,21 @@ def load(path: Path, *, split: Split | None = None) -> tuple[dict[str, Any], lis
             found.append(one)
     if not head:
         raise PrefixError(f"{path}:1: expected schema {SCHEMA!r}, version {VERSION}")
+    _held_to_lock(path, found)
     return head, found
+
+
+def _held_to_lock(path: Path, found: Iterable[Prefix]) -> None:
+    """Sides are those of the lock beside the file, if there is one."""
+    from misstep.train import split
+
+    if not (path.parent / split.FILE).exists():
+        return
+    try:
+        locked = split.load(path.parent)
+    except split.SplitError as error:
+        raise PrefixError(str(error)) from None
+    for one in found:
+        if locked.side(one.environment) != one.split:
+            side = locked.side(one.environment) or "not in it"
+            raise PrefixError(f"{path}: prefix {one.id} is {one.split}, and by {split.FILE} its environment is {side}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -117,7 +117,9 @@ class Outcome:
     ) -> None:
         self._tasks: dict[str, Task] = {}
         self._task = task or self._load
-        self.submitted, self.seconds, self.executor = submitted, seconds, executor
+        self.submitted, self.seconds = submitted, seconds
+        # Not the loop's own threads: those are few, and the loop waits for them when it ends.
+        self.executor = executor or ThreadPoolExecutor(32, "verifier")
         self.counts = counts or Counts()
 
     def _load(self, attempt: Attempt) -> Task:
@@ -164,7 +166,10 @@ def occurred(attempt: Attempt, misstep: Misstep, m: int | None = M) -> tuple[boo
     """
     first, end = window(attempt, m)
     steps = {event.index: event.step for event in events(attempt.trajectory)}
-    found = fold(attempt.trajectory, [misstep]).verdicts.get(misstep.id, [])
+    try:
+        found = fold(attempt.trajectory, [misstep]).verdicts.get(misstep.id, [])
+    except Exception as error:  # of a detector, on what it was not written for: no reason to lose a run
+        return None, f"the detector failed: {type(error).__name__}: {error}"
     mine = [one for one in found if first <= steps.get(one.at, -1) < end]
     for one in mine:
         if one.holds:

@@ -239,8 +239,12 @@ class Rollouts:
         if action.submits:
             going.attempt.trajectory.steps.append(step_of(action, None, ""))
             return "submitted"
-        shown = await self._act(going, action)
-        going.shown(codec.observation(shown))
+        shown = codec.observation(await self._act(going, action))
+        if len(shown) >= room - len(
+            made.ids
+        ):  # there is no room for another turn: nothing follows that it would be shown to
+            return "tokens"
+        going.shown(shown)
         return None
 
     async def _act(self, going: _Going, action: Action) -> Shown:

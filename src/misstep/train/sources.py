@@ -51,9 +51,10 @@ class Found:
 
 
 def target_of(misstep: Misstep) -> Target:
-    """A misstep of the catalogue as a target."""
-    about = sys.modules[type(misstep).__module__].__doc__ or ""
-    return Target(misstep.id, "catalogue", misstep.name, about.strip().partition("\n\n")[0].strip())
+    """A misstep of the catalogue as a target; its page says what it is."""
+    page = sys.modules[type(misstep).__module__].__doc__ or ""
+    what = page.partition("## What it is")[2].partition("\n## ")[0]
+    return Target(misstep.id, "catalogue", misstep.name, " ".join(what.split()) or misstep.name)
 
 
 def trajectories(paths: Iterable[str], found: Found) -> Iterator[tuple[str, int, Trajectory]]:
