@@ -330,3 +330,71 @@ class TestFigures:
         found = coverage.numbers(taxonomy(), steps, steps, readings(None), {"draw": readings(None)})
         assert found["coverage"]["steps"]["rate"] is None
         assert found["agreement"]["draw"]["whole"]["kappa"] is None
+
+
+class TestCorrected:
+    """A rollout that went on with a correction: what is an error is the step that was not taken."""
+
+    @pytest.fixture
+    def rolled(self, tmp_path: Path) -> tuple[Path, StepLabel]:
+        from misstep.profile.corrected import PROPOSED
+        from misstep.trajectory import Call, Result, Step, Trajectory, atif_out
+
+        def call(n: int, command: str) -> Step:
+            one = Step("agent", calls=[Call(f"c{n}", "bash", "shell", {"command": command}, command)])
+            one.results[f"c{n}"] = Result("ok", 0)
+            return one
+
+        steps = [
+            Step("user", "Free the port.", prompt=True),
+            call(1, "ss -ltn"),
+            call(2, "kill 4711"),
+            call(3, "pkill -h"),
+        ]
+        steps[2].extra[PROPOSED] = {"message": "I end all of them.", "command": "pkill -f python", "model": "m"}
+        path = tmp_path / "r1.json"
+        path.write_text(json.dumps(atif_out.write(Trajectory("r1", "atif", "misstep", steps))))
+        corrected = {"say": "", "command": "kill 4711", "model": "t", "tries": []}
+        return path, StepLabel(
+            "r1", str(path), 0, "task", 2, 0, "pkill -f python", "bad", "Too broad.", corrected=corrected
+        )
+
+    def test_the_annotator_sees_what_was_proposed(self, rolled: tuple[Path, StepLabel]) -> None:
+        (one,) = cases([rolled[1]])
+        assert "pkill -f python" in one.proposed
+        assert "kill 4711" not in one.proposed + one.before
+        assert "ss -ltn" in one.before
+
+    def test_a_policy_is_drafted_against_it(self, rolled: tuple[Path, StepLabel]) -> None:
+        from misstep.guard.propose import draft_from
+        from misstep.profile import instances, labelling
+        from misstep.profile.labels import SCHEMA as PROFILE
+        from misstep.trajectory.readers import read
+
+        path, label = rolled
+        folder = path.parent
+        kind = ErrorType("kills-too-much", "kills too much", "It kills too much.")
+        frozen = taxonomy(types=(kind,)).frozen()
+        save(folder, frozen)
+        good = StepLabel("r1", str(path), 0, "task", 3, 0, "pkill -h", "good")
+        plain = [{"schema": PROFILE, "version": 1}, label.plain(), good.plain()]
+        (folder / "profile.jsonl").write_text("".join(json.dumps(one) + "\n" for one in plain))
+        head = {"schema": labelling.SCHEMA, "version": 1, "taxonomy": frozen.sha256, "annotator": {"model": "m"}}
+        row = {"path": str(path), "n": 0, "step": 2, "call": 0, "labels": [kind.id], "reason": "so", "failure": ""}
+        (folder / "labels.jsonl").write_text(json.dumps(head) + "\n" + json.dumps(row) + "\n")
+        found = list(instances.verdicts(folder, kind, read(str(path))))
+        made = draft_from(
+            kind.name, ((one, [(*each, ()) for each in some]) for one, some in found), "kills-too-much-reminder"
+        )
+        assert made is not None
+        assert made.words == ["pkill"]
+        (fires,), (near,) = made.fires, made.silent
+        assert fires["events"][-1]["run"] == "pkill -f python"
+        assert near["events"][-1]["run"] == "pkill -h"
+        first = labelling.load(folder, frozen)
+        assert first is not None
+        (shown,) = instances.contexts(frozen, [label], first, {})[kind.id]
+        assert [one["calls"][0]["text"] for one in shown["steps"].values() if "calls" in one] == [
+            "ss -ltn",
+            "pkill -f python",
+        ]

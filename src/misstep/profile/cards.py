@@ -105,6 +105,8 @@ def cases(labels: Iterable[StepLabel], room: Room = ROOM) -> Iterator[Case]:
 
 
 def _case(label: StepLabel, views: Views | None) -> Case:
+    if views is not None and label.corrected is not None:  # the record goes on with what took the step's place
+        views = Views(as_proposed(views.trajectory, label.step), views.room)
     try:
         view = views.at(label.step, label.call) if views is not None and _is(label, views.trajectory) else None
     except IndexError:

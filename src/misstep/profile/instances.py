@@ -10,6 +10,7 @@ from typing import Any
 
 from misstep.profile import labelling
 from misstep.profile.cards import Card, recorded
+from misstep.profile.corrected import PROPOSED, as_proposed
 from misstep.profile.labelling import Labels
 from misstep.profile.labels import StepLabel
 from misstep.profile.labels import load as load_steps
@@ -67,6 +68,8 @@ def _around(label: StepLabel, trajectory: Trajectory | None) -> dict[str, Any]:
     """Number -> view of the steps around one; {} where its record is not there any more."""
     if trajectory is None or trajectory.id != label.trajectory or label.step >= len(trajectory.steps):
         return {}
+    if label.corrected is not None:
+        trajectory = as_proposed(trajectory, label.step)
     places = range(max(0, label.step - BEFORE), min(len(trajectory.steps), label.step + AFTER + 1))
     return {str(n): view(trajectory.steps[n], 900 if n == label.step else 320) for n in places}
 
@@ -100,15 +103,26 @@ def verdicts(
     for one in every:
         by_place.setdefault((one.trajectory, one.step, one.call, one.command), one)
     words = {_word(one) for one in every if _is_of(one, first, kind.id)}
-    for trajectory in trajectories:
+
+    def said(trajectory: Trajectory, only: int | None = None) -> list[tuple[int, bool, str]]:
         found = []
         for index, step, call, command in _calls(trajectory):
-            label = by_place.get((trajectory.id, step, call, command))
+            label = by_place.get((trajectory.id, step, call, command)) if only in (None, step) else None
             holds = None if label is None else _is_of(label, first, kind.id)
             if label is not None and holds is not None and (holds or _word(label) in words):
                 found.append((index, holds, label.reason))
+        return found
+
+    for trajectory in trajectories:
+        found = said(trajectory)
         if found:
             yield trajectory, found
+        for number, step in enumerate(trajectory.steps):
+            if PROPOSED in step.extra:  # what was proposed there is not in the stream: a correction took its place
+                proposed = as_proposed(trajectory, number)
+                found = said(proposed, number)
+                if found:
+                    yield proposed, found
 
 
 def _is_of(label: StepLabel, first: Labels, name: str) -> bool | None:

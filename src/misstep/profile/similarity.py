@@ -82,7 +82,7 @@ def _wordllama(texts: Sequence[str]) -> Matrix:
 
     if not texts:
         return np.zeros((0, 1))
-    return np.asarray(_model().embed(list(texts), norm=True), dtype=np.float64)
+    return np.asarray(_model().embed([text or "." for text in texts]), dtype=np.float64)
 
 
 @cache
