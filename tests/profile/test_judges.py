@@ -584,7 +584,7 @@ def test_with_a_real_model(local_model: Any, tmp_path: Path) -> None:
     async def work() -> None:
         async with Client.open(settings, tmp_path) as one:
             behaviour, equivalence = ModelBehaviourJudge(one, before=0), EquivalenceJudge(one)
-            for end in (2, 3, 4):
+            for end in (2, 4):
                 ruling = await behaviour.judge(trajectory, 1, end, SOUGHT)
                 assert (ruling.holds is None) == bool(ruling.failure)
             ruling = await equivalence.judge("Mend it.", "", "cat a", "sed -n p a")
@@ -600,6 +600,6 @@ def test_with_a_real_model(local_model: Any, tmp_path: Path) -> None:
             found = load_rubrics(tmp_path)
             assert ("a" in found) != ("a" in failures)
             assert "a" in failures or 7 <= len(found["a"]) <= 20
-            assert behaviour.counts.asked == 3
+            assert behaviour.counts.asked == 2
 
     asyncio.run(work())

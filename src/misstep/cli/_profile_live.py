@@ -161,6 +161,7 @@ def _summary(labels: list[StepLabel], records: list[dict[str, Any]]) -> dict[str
         "tries": sum(len(one.corrected["tries"]) for one in bad if one.corrected),
         "malformed": sum(one["malformed"] for one in kept),
         "cut": sum(one["cut"] for one in kept),
+        "discarded": {name: sum(one[name] for one in ended if one["end"] == "discarded") for name in ("judged", "bad")},
         "discarded_because": [one["reason"] for one in ended if one["end"] == "discarded"],
     }
 
@@ -169,16 +170,17 @@ def _told(labels: list[StepLabel], whole: dict[str, Any], done: Done, cost: dict
     from misstep.profile.summary import Share, summary
 
     judged = summary(labels)
-    ends, passed = whole["ends"], whole["passed"]
+    ends, passed, lost = whole["ends"], whole["passed"], whole["discarded"]
     how = (
         f"{ends['submitted']:,} submitted, {ends['steps']:,} at the limit of steps, {ends['context']:,} out of context"
     )
     lines = [
-        f"{whole['rollouts']:,} rollouts on {done.tasks:,} tasks: {how}, {ends['discarded']:,} discarded",
+        f"{whole['rollouts']:,} rollouts on {done.tasks:,} task{'s' * (done.tasks != 1)}: {how}, {ends['discarded']:,} discarded",
         f"  bad steps                {told(judged.bad)}",
         f"  rollouts with a bad one  {told(judged.trajectories_bad)}",
         f"  tasks with a bad one     {told(judged.tasks_bad)}",
         f"  corrected                {whole['corrected']:,}, in {whole['tries']:,} tries",
+        f"  bad ones of discarded rollouts, not among those  {lost['bad']:,} of {lost['judged']:,} judged",
         f"  passed                   {told(Share(passed['some'], passed['of']))}",
         f"  without a verdict        {sum(judged.failures.values()):,} steps, {whole['unverified']:,} rollouts",
         f"  answers without one command  {whole['malformed']:,}; cut off at the limit of tokens: {whole['cut']:,}",
