@@ -21,6 +21,8 @@ class Fault:
     kind: str = ""
     status: int = 0
     after: str = ""
+    says: str = "planted"
+    """The error's message."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Server:
                 payload, status, more = _answer(head, body, "x" * 400), "200 OK", ""
             else:
                 payload, status = (
-                    json.dumps({"error": {"message": "planted", "type": "planted"}}),
+                    json.dumps({"error": {"message": said.says, "type": "planted"}}),
                     f"{said.status} Planted",
                 )
                 more = f"retry-after: {said.after}\r\n" if said.after else ""

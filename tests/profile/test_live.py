@@ -420,6 +420,38 @@ def test_a_server_that_is_gone_stops_the_run_and_it_goes_on(
     assert documents(tmp_path / "a") == documents(tmp_path / "b")
 
 
+def test_a_full_context_ends_a_rollout_and_a_refusal_breaks_it(
+    folder: Path, root: Root, scripted: ModuleType, tmp_path: Path
+) -> None:
+    full = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+
+    def planted(text: str, after: int) -> Any:
+        def fault(role: str, number: int) -> Any:
+            asked = len(here.servers["policy"].bodies[-1]["messages"]) if role == "policy" else 0
+            return scripted.Fault(status=400, says=text) if asked > after else None
+
+        return fault
+
+    here = world.World(scripted)
+    here.fault = planted(full, 5)
+    with here:
+        live(here, folder, root, tmp_path / "a", most=1)
+    _, (one,) = load_rollouts(tmp_path / "a")
+    assert (one["end"], one["steps"], one["passed"]) == (
+        "context",
+        2,
+        True,
+    )  # the sum was written by then: the tests say so
+    for text, after in (
+        (full, 0),
+        ("Incorrect API key provided", 5),
+    ):  # at the first answer the task itself is too long
+        here.fault = planted(text, after)
+        with here:
+            done = live(here, folder, root, tmp_path / text[:4] / str(after), most=1)
+        assert done.broken == {"policy: rejected": 1}
+
+
 def test_the_budget_holds_and_what_was_paid_is_kept(
     folder: Path, root: Root, scripted: ModuleType, tmp_path: Path
 ) -> None:
