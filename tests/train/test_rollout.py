@@ -268,6 +268,49 @@ def test_batches_hold_all_that_wait_and_are_the_same_in_every_run(states, make_t
     assert [len(one) for one in runs[0]] == [6, 6, 6, 6]
 
 
+def test_a_batch_that_failed_leaves_nothing_in_the_way_of_the_next_loop(states, make_task):
+    class Once(Rule):
+        broken = True
+
+        def generate_batch(self, prompts, *, max_tokens, stop=()):
+            if self.broken:
+                raise ZeroDivisionError
+            return [self.answer(p, m) for p, m in zip(prompts, max_tokens, strict=True)]
+
+    inner = Once(script("$ :"))
+    policy = Batched(inner, most=2, wait=30)
+    start = Start.of_task(make_task())
+    with Rollouts(policy, ByteCodec(), states, Outcome(), QUICK) as rollouts:
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(rollouts.groups([start], 3))
+        inner.broken = False
+        assert len(asyncio.run(rollouts.groups([start], 3))[0]) == 3
+    policy.close()
+
+
+def test_a_batch_goes_off_when_its_time_is_up():
+    class Sizes:
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        def generate_batch(self, prompts, *, max_tokens, stop=()):
+            self.seen.append(len(prompts))
+            return [Generated((len(p), END)) for p in prompts]
+
+    async def ask() -> list[Generated]:
+        first = [asyncio.create_task(policy.generate([0] * n, max_tokens=9)) for n in (3, 1)]
+        made = list(await asyncio.gather(*first))
+        return [*made, *await asyncio.gather(*(policy.generate([0] * n, max_tokens=9) for n in range(1, 6)))]
+
+    inner = Sizes()
+    policy = Batched(inner, most=3, wait=0.05)
+    for _ in range(9):
+        policy.enter()
+    assert [one.ids[0] for one in asyncio.run(ask())] == [3, 1, 1, 2, 3, 4, 5]
+    assert inner.seen == [2, 3, 2] and (policy.batches, policy.answers) == (3, 7)
+    policy.close()
+
+
 def test_the_reward_sees_a_sandbox_whose_session_is_over(states, make_task):
     class Sees:
         name = "sees"

@@ -42,6 +42,7 @@ class Batched:
         self._live = 0
         self._asked: list[_Asked] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._worker = ThreadPoolExecutor(1, "policy")
 
@@ -57,6 +58,8 @@ class Batched:
     async def generate(self, prompt_ids: Sequence[int], *, max_tokens: int, stop: Sequence[int] = ()) -> Generated:
         """Its part of a batch."""
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # what a loop that broke off left behind belongs to nobody
+            self._loop, self._asked, self._timer = loop, [], None
         asked = _Asked(list(prompt_ids), max_tokens, tuple(stop), loop.create_future())
         self._asked.append(asked)
         if self._timer is None and self.wait is not None:

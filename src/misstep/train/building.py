@@ -26,12 +26,13 @@ from typing import Any, Literal
 from misstep.profile.lines import Lines
 from misstep.sandbox import replay
 from misstep.sandbox.base import Root, SandboxError
+from misstep.sandbox.record import from_trajectory
 from misstep.sandbox.tasks import Task
 from misstep.train.prefixes import Prefix, PrefixError, Source, Target, save
 from misstep.train.sources import Occurrence
 from misstep.train.split import Locked, SplitError, environment_of
 from misstep.train.states import States
-from misstep.train.turns import FRESH, Unfit, turns_before
+from misstep.train.turns import Unfit, turns_before
 
 DROPPED, CHECKS = "dropped.jsonl", "checks.jsonl"
 
@@ -186,7 +187,7 @@ def _candidate(one: Occurrence, tasks: Tasks, locked: Locked, settings: Settings
     workdir = trajectory.cwd if trajectory.cwd.startswith("/") else None
     return Prefix(
         task.name, str(task.path.resolve()), environment, task.instruction, turns, one.target, one.token_ids or None,
-        trajectory.model if one.token_ids else "", side, trajectory.agent not in FRESH, workdir, source,
+        trajectory.model if one.token_ids else "", side, from_trajectory(trajectory).lasting, workdir, source,
     )  # fmt: skip
 
 

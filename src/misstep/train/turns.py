@@ -7,9 +7,6 @@ from misstep.train.episode import submits
 from misstep.train.prefixes import Turn
 from misstep.trajectory.model import Call, Result, Step, Trajectory
 
-FRESH = frozenset({"codex", "gemini-cli", "qwen-code", "mini-swe-agent", "opencode", "copilot-cli"})
-"""Agents of whom every command gets a shell of its own; the others' shells last."""
-
 
 class Unfit(Exception):
     """The steps before cannot be a prefix; the reason, and after a colon the detail."""
