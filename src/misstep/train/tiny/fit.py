@@ -34,7 +34,7 @@ def fit(
     dialogs: Sequence[Dialog],
     codec: TinyCodec,
     *,
-    steps: int = 900,
+    steps: int = 800,
     rows: int = 16,
     rate: float = 2e-3,
     seed: int = 0,

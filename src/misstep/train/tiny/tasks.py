@@ -34,9 +34,9 @@ _STEMS = (
 )
 STEMS = tuple(_STEMS.split())
 _KEYS = ("port", "size", "depth", "limit", "level")
-_WORDS = "red blue green dark fast slow high low north south east west hot cold wide thin soft hard loud calm"
+_WORDS = "red blue green dark fast slow"
 _VALUES = tuple(_WORDS.split())
-_ENDS = ("old", "tmp", "log", "txt", "cfg")
+_ENDS = ("old", "log", "txt")
 SLOW = 5
 """Percent of all tasks that are repairs whose test is said to be slow: where the rare misstep is."""
 

@@ -47,7 +47,7 @@ class Size:
     """How much of everything."""
 
     dialogs: int = 1200
-    fit_steps: int = 900
+    fit_steps: int = 800
     train: int = 300
     held: int = 80
     slow: int = 60
