@@ -314,6 +314,7 @@ def test_a_file_that_its_host_does_not_read_is_said(home: Path, name: str, odd: 
     told = guard("doctor", name, code=int(expected))
     assert (f"BAD  {said}" in told) == expected
     assert told.count("reads nothing of such a file, so no hook runs") == expected
+    assert (f"Warning: {said}" in guard("status")) == expected
     guard("uninstall", name)
     assert path.read_text() == ODD[odd]
 

@@ -204,7 +204,7 @@ def status() -> None:
     from misstep.guard._paths import guard_home
     from misstep.guard.choice import load_from, settings, source
     from misstep.guard.health import notes
-    from misstep.guard.install import InstallError, installed, scopes
+    from misstep.guard.install import InstallError, installed, scopes, unread
     from misstep.guard.portfolio import PortfolioError, Watch
 
     click.echo(f"Mode: {_mode()}    State: {guard_home()}")
@@ -212,12 +212,16 @@ def status() -> None:
         click.echo(_one(str(note), 1000))
     for host in _HOSTS:
         for scope, file in scopes(host, Path.cwd()).items():
+            warned: list[str] = []
             try:
                 how = installed(host, scope, Path.cwd())
+                warned = unread(host, file) if how != "no" else []
             except InstallError as error:
                 how = f"cannot be read: {error}"
             if how != "no" or scope == "user":
                 click.echo(f"{host:12} {scope:8} {how:14} {file}")
+            for why in warned:
+                click.echo(f"Warning: {why}")
     where = source(settings(), str(Path.cwd()))
     try:
         rules = load_from(where, settings(), Watch()).rules
