@@ -222,9 +222,12 @@ def test_a_straggler_is_a_fault_and_its_sandbox_is_gone(states, make_task):
     held = []
     fresh = states.fresh
     states.fresh = lambda *a: held.append(fresh(*a)) or held[-1]  # type: ignore[method-assign]
-    (made,) = roll(states, Start.of_task(make_task()), Rule(lambda *_: "$ sleep 3"), settings)
-    assert made.reward is None and made.extras["fault"].startswith("timeout: ")
-    assert not held[0].alive
+    began = time.monotonic()
+    start, policy = Start.of_task(make_task()), Rule(lambda *_: "$ sleep 30")
+    settings = replace(settings, command_seconds=30, at_once=2)
+    for made in roll(states, start, policy, settings, count=2):
+        assert made.reward is None and made.extras["fault"].startswith("timeout: ")
+    assert not any(one.alive for one in held) and time.monotonic() - began < 10
 
 
 def test_sixty_four_at_once_leave_nothing_behind(states, make_task):

@@ -130,7 +130,8 @@ class Rollouts:
         self.settings = settings or Settings()
         self.counts = counts or Counts()
         self.ended = ended
-        self._threads = ThreadPoolExecutor(self.settings.at_once, "rollout")
+        # Twice as many as rollouts: one whose time is up is closed while its command still holds a thread.
+        self._threads = ThreadPoolExecutor(2 * self.settings.at_once, "rollout")
         self._limit: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     async def groups(self, starts: Sequence[Start], size: int, *, first: int = 0) -> list[Group]:
