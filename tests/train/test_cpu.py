@@ -110,7 +110,7 @@ def test_masked_tokens_and_unknown_rewards_leave_the_gradient(run):
     ids, mask, _ = batch(plain)
     new = made.model.logprobs(ids)
     group = [
-        replace(one, logprobs=(float(new[n, 2]), -99.0, float(new[n, 4]))) for n, one in enumerate(plain)
+        replace(one, logprobs=(new[n, 2].item(), -99.0, new[n, 4].item())) for n, one in enumerate(plain)
     ]  # as sampled: the ratio is 1, and at the tool's token anything
     whole = _gradient(made, group)
     made.optimizer.zero_grad()
@@ -258,3 +258,38 @@ def test_samples_of_a_start_differ():
     made = policy.generate_batch([[1, 2, 3]] * 6, max_tokens=[8] * 6)
     assert len({one.ids for one in made}) > 3
     assert asyncio.iscoroutinefunction(Alternate.__call__)
+
+
+def test_the_command_trains_shows_and_refuses(root, tmp_path: Path):
+    from click.testing import CliRunner
+
+    from misstep.cli.train import command
+
+    policy = fit.save(tmp_path / "policy", TinyModel(SMALL, 1), CODEC)
+    _starts(tmp_path / "tasks", 2)
+    small = ["groups=1", "size=3", "draws=2", "rollout.turns=2", "rollout.turn_tokens=12", "rollout.context=480"]
+    words = ["tmax", "--policy", str(policy), "--tasks", str(tmp_path / "tasks"), "--out", str(tmp_path / "run")]
+    words += ["--root", "host", "--steps", "2", "--json", *(w for one in small for w in ("--set", one))]
+    done = CliRunner().invoke(command, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert [json.loads(line)["step"] for line in done.output.splitlines()] == [0, 1]
+    fit.load(tmp_path / "run" / "policy")
+    again = CliRunner().invoke(command, words)  # it is done: nothing is done again
+    assert (again.exit_code, again.output) == (0, "")
+
+    def refused(*more: str) -> str:
+        got = CliRunner().invoke(command, list(more))
+        assert got.exit_code == 2, got.output
+        return got.output
+
+    assert "is of another run (recipe differ)" in refused(*words, "--set", "delta=0.2")
+    assert "no recipe is named 'x'" in refused("x", "--show")
+    assert "no engine is named 'y'" in refused(*words, "--engine", "y")
+    assert "a setting of tmax: share, groups" in refused("tmax", "--set", "size")
+    assert "expected a value like 0.1" in refused("tmax", "--set", "delta=much")
+    assert "a share of 0.5 prefixes, and there is no prefix" in refused(
+        *words[:-12], "--share", "0.5", "--out", str(tmp_path / "o")
+    )
+    assert "rubrics of the tasks" in refused("rar", *words[1:7])
+    shown = CliRunner().invoke(command, ["mirl", "--show"]).output
+    assert "delta = 0.1\n    TMax, the loss" in shown
