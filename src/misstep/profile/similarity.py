@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 WAYS = ("words", "wordllama")
-_SIZE = 4096
+_SIZE = 2048
 _COMMON = """a an the of to in on at is it its that this and or as if for by with without be are was were not no so has have had than
 then where while which what who them they from into also else agent"""
 _STOP = frozenset(_COMMON.split())
