@@ -96,6 +96,11 @@ def test_plan_as_json(run, design: Path) -> None:
         ("past.jsonl", "panel.toml", "panel.toml:2: not JSON"),
         ("seed = 4", 'portfolio = "absent.toml"', "absent.toml: No such file"),
         ("name", "\x00", "panel.toml: not TOML"),
+        (
+            '"codex"\n',
+            '"codex"\nkwargs = {misstep = {colour = "red"}}\n',
+            "panel.toml: agent.kwargs.misstep.colour: unknown key",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(run, design: Path, old: str, new: str, says: str) -> None:
@@ -104,6 +109,25 @@ def test_what_is_wrong_is_one_line(run, design: Path, old: str, new: str, says: 
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_an_agent_that_no_run_will_take_is_told_before_the_lock(run, design: Path) -> None:
+    design.write_text(DESIGN.replace('"codex"', '"oracle"'))
+    code, out, err = run("panel", "plan", design)
+    assert (code, err) == (0, "")
+    assert (
+        "warning: `panel run` cannot run this. agent.name: the guard has no place in 'oracle'; it is one of codex"
+        in out
+    )
+    design.write_text(DESIGN)
+    assert "cannot run this" not in run("panel", "plan", design)[1]
+
+
+def test_a_panel_has_an_end(run, design: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("misstep.experiment.plan.lock.SLOTS", 47)
+    code, _, err = run("panel", "plan", design)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "attempts: 8 tasks x 3 arms x 2 attempts are 48; a panel has at most 47" in err
 
 
 def test_power(run) -> None:

@@ -134,7 +134,7 @@ KINDS = {
 }  # fmt: skip
 WRONG_BY_KEY: dict[str, tuple[Any, ...]] = {
     "seed": (-1, 1.5, "1", True, [], 2**53),
-    "attempts": (0, -1, 2.0, "2", True),
+    "attempts": (0, -1, 2.0, "2", True, 1001, 10**8),
     "environment.concurrency": (0, "2", False),
     "replacement.candidates": (0, 1.5, "3"),
     "arms": (

@@ -1,6 +1,7 @@
 """The funnel from the guard's own log, written by the real guard in every arm, and from a replay where none ran."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,19 @@ def test_arms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["real"].nudges == 1
     assert found["sham"].extra["guard"] == {"arms": ["sham"], "before": 2, "stops": 2}
     assert "guard" not in found[None].extra
+
+
+def test_the_logs_of_a_task_of_several_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Harbor puts each step's agent folder below the step: every one of them counts."""
+    attempt(tmp_path, monkeypatch, "real", ATTACHED, PROBE)
+    folder = tmp_path / "t__1"
+    for step in ("one", "two"):
+        (folder / "steps" / step / "agent").mkdir(parents=True)
+        shutil.copytree(folder / "agent" / "misstep", folder / "steps" / step / "agent" / "misstep")
+    shutil.rmtree(folder / "agent" / "misstep")
+    found = attempt_of(folder, task="t", arm="real")
+    assert found.fired == {POLICY: 2} and found.state == (POLICY,) and found.extra["guard"]["arms"] == ["real"]
+    assert found.extra["guard"]["stops"] > 2
 
 
 def test_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,10 @@ def test_order_of_start(tmp_path: Path) -> None:
             "task,arm,termination\na,b,lost\n",
             "a.csv:2: termination 'lost' is none of pass, gave-up, fail, timeout, crash",
         ),
+        (
+            "task,arm,termination,passed\na,b,pass,0\n",
+            "a.csv:2: termination 'pass', and it did not pass: they contradict each other",
+        ),
         ("task,arm,task\na,b,c\n", "a.csv:1: two columns are named 'task'"),
     ],
 )
@@ -243,6 +247,21 @@ def test_the_arm_in_the_environment(tmp_path: Path) -> None:
     with pytest.raises(AttemptsError, match="b__9: no MISSTEP_ARM in its environment"):
         read(one, arm_from="env")
     assert "arm real lacks 1 of 2 tasks (b)" in found.notes
+
+
+def test_the_arm_of_a_panels_own_trials(tmp_path: Path) -> None:
+    """A panel says the arm to its agent's class, and not in the environment, which an agent may print."""
+    for n, arm in enumerate(("real", "sham")):
+        made = config(kwargs={"misstep": {"arm": arm, "runtime": ""}})
+        trials.trial(tmp_path / "panel" / "trials" / f"greet__{n}", config=made)
+    assert [a.arm for a in read(tmp_path / "panel").attempts] == ["real", "sham"]
+    assert [a.arm for a in read(tmp_path / "panel", arm_from="env").attempts] == ["real", "sham"]
+    assert {a.arm for a in read(tmp_path / "panel", arm_from="job").attempts} == {"trials"}
+
+
+def test_a_table_tells_outcomes_and_no_more(tmp_path: Path) -> None:
+    (found,) = read(table(tmp_path, "task,arm,passed\nt,a,1\n")).attempts
+    assert found.extra == {"unrecorded": True}
 
 
 def test_a_job_of_several_agents(tmp_path: Path) -> None:

@@ -395,3 +395,42 @@ def test_the_example_is_what_its_rule_draws(tmp_path: Path) -> None:
     made = runpy.run_path(str(folder / "make.py"))["attempts"]()
     assert read_attempts(folder / "attempts.jsonl") == made
     assert analyse(made).simulated == "attempts drawn from a stated rule, no agent ran"
+
+
+def test_one_model_of_several(tmp_path: Path) -> None:
+    """Attempts of one model alone; those that name none are left out, and that is said."""
+    file = tmp_path / "a.jsonl"
+    made = [
+        Attempt(task=f"t{t}", arm=arm, model=model, termination="pass" if ok else "fail", passed=ok, replicate=r)
+        for t in range(8)
+        for arm in ("real", "sham")
+        for r, model, ok in ((1, "v/large", arm == "real"), (2, "v/small", arm == "sham"))
+    ]
+    lost = Attempt(task="t0", arm="real", replicate=3, termination="invalid", fault="no image")
+    write_attempts(file, [*made, lost])
+    run = CliRunner()
+    for model, says in (("v/large", "more often"), ("v/small", "less often")):
+        done = run.invoke(command, ["report", str(file), "--model", model])
+        text = " ".join(done.output.split())
+        assert done.exit_code == 0 and f"real passed 100.0 points {says} than sham on all 8 tasks" in text
+        assert f"Attempts of {model} alone: 16 of 33." in text and "1 without a model on record" in text
+        assert "More than one of the models" not in text
+    assert "takes one" in " ".join(run.invoke(command, ["report", str(file)]).output.split())
+    done = run.invoke(command, ["report", str(file), "--model", "x"])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "no attempt of model 'x'; there are v/large, v/small" in done.output
+
+
+def test_no_attempt_at_all_is_no_report(tmp_path: Path) -> None:
+    write_attempts(tmp_path / "a.jsonl", [])
+    done = CliRunner().invoke(command, ["report", str(tmp_path / "a.jsonl")])
+    assert (done.exit_code, done.output) == (2, f"Error: {tmp_path}/a.jsonl: no attempt in it\n")
+
+
+def test_names_of_arms_are_shown_and_do_nothing_in_headings(tmp_path: Path) -> None:
+    arm = "\x1b[2Jx\u202e"
+    made = [Attempt(task="t", arm=a, termination="pass", passed=True) for a in (arm, "b")]
+    write_attempts(tmp_path / "a.jsonl", made)
+    done = CliRunner().invoke(command, ["report", str(tmp_path / "a.jsonl"), "--primary", f"{arm},b"])
+    assert done.exit_code == 0 and "\x1b" not in done.output and "\u202e" not in done.output
+    assert "Tasks by passes, b (rows) to ␛[2Jx" in done.output and "  1 task · 2 arms" in done.output

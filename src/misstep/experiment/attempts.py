@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,10 @@ TERMINATIONS = ("pass", "gave-up", "fail", "timeout", "crash", "never-ran", "inv
 not live. The last two are not observations of the agent: the replacement rule decides about them.
 """
 OBSERVATIONS = frozenset(TERMINATIONS[:5])
+
+
+MOST = 1e15
+"""The largest figure that a field may hold: beyond it sums lose whole dollars, and floats their meaning."""
 
 
 class AttemptsError(ValueError):
@@ -169,7 +172,7 @@ def _read(path: Path) -> Iterator[Attempt]:
 def _object(path: Path, number: int, text: str) -> dict[str, Any]:
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AttemptsError(f"{path}:{number}: not JSON: {error}") from None
     if not isinstance(given, dict):
         raise AttemptsError(f"{path}:{number}: expected an object")
@@ -189,7 +192,9 @@ def from_plain(given: Mapping[str, Any], where: str) -> Attempt:
     for name, value in given.items():
         told = _TOLD.get(name)
         if told and not told[1](value):
-            raise AttemptsError(f"{where}: {name} is {told[0]}, not {value!r}")
+            raise AttemptsError(f"{where}: {name} is {told[0]}, not {value!r:.60}")
+    if given["termination"] == "pass" and given.get("passed") is False:
+        raise AttemptsError(f"{where}: termination 'pass' and passed false contradict each other")
     for name in ("eligible", "state"):
         if name in made:
             made[name] = tuple(made[name])
@@ -197,7 +202,7 @@ def from_plain(given: Mapping[str, Any], where: str) -> Attempt:
 
 
 def _number(value: Any) -> bool:
-    return value is None or (type(value) in (int, float) and isfinite(value))  # a bool is an int
+    return value is None or (type(value) in (int, float) and abs(value) <= MOST)  # a bool is an int; NaN is not <=
 
 
 def _names(value: Any) -> bool:
@@ -205,7 +210,7 @@ def _names(value: Any) -> bool:
 
 
 _TOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("replicate", "candidate"), ("a number from 1", lambda v: type(v) is int and v >= 1)),
+    **dict.fromkeys(("replicate", "candidate"), ("a number from 1", lambda v: type(v) is int and 1 <= v <= MOST)),
     **dict.fromkeys(
         ("id", "agent", "agent_version", "model", "fault", "exception", "started", "trial"),
         ("a text", lambda v: isinstance(v, str)),
@@ -218,7 +223,7 @@ _TOLD: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "passed": ("true or false", lambda v: v is None or v is True or v is False),
     "fired": (
         "an object of numbers",
-        lambda v: isinstance(v, dict) and all(type(n) is int and n >= 0 for n in v.values()),
+        lambda v: isinstance(v, dict) and all(type(n) is int and 0 <= n <= MOST for n in v.values()),
     ),
     "behaviour": (
         "an object of true, false or null",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from misstep.experiment.analysis import Analysis, Plan, PlanError, analyse
@@ -27,6 +27,22 @@ class Records:
     """The file of attempts."""
     notes: tuple[str, ...] = ()
     """What a report has to say of the files, besides what the analysis says of the attempts."""
+
+    def of_model(self, model: str) -> Records:
+        """Those of one model alone. Attempts without a model on record are left out, and a note says so: nobody knows whose
+        they are. Raises AttemptsError where no attempt is of it.
+        """
+        kept = tuple(one for one in self.attempts if one.model == model)
+        if not kept:
+            known = sorted({one.model for one in self.attempts if one.model})
+            raise AttemptsError(f"{self.source}: no attempt of model {model!r}; there are {', '.join(known) or 'none'}")
+        lost = sum(not one.model for one in self.attempts)
+        said = [f"Attempts of {model} alone: {len(kept):,} of {len(self.attempts):,}."]
+        if lost:
+            said.append(
+                f"{lost:,} without a model on record are left out, faults of the infrastructure among them, perhaps."
+            )
+        return replace(self, attempts=kept, notes=(*self.notes, *said))
 
     def analyse(self, primary: tuple[str, str] | None = None, cohort: str | None = None) -> Analysis:
         """See `misstep.experiment.analysis.analyse`."""
@@ -59,7 +75,10 @@ def read(path: Path, design: Path | None = None) -> Records:
         given = Design.load(design or path / locks.DESIGN)
     if not source.exists():
         raise AttemptsError(f"{source}: no such file; expected a panel's folder or a file of attempts (JSONL)")
-    return Records(tuple(read_attempts(source)), given, plan, source, tuple(notes))
+    attempts = tuple(read_attempts(source))
+    if not attempts and plan is None:
+        raise AttemptsError(f"{source}: no attempt in it")
+    return Records(attempts, given, plan, source, tuple(notes))
 
 
 def _changed(panel: locks.Panel) -> list[str]:

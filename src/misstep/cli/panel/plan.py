@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,13 +44,17 @@ def command(design: str, out: str | None, effect: float | None, past: str | None
     from misstep.experiment.plan import lock
     from misstep.experiment.plan.design import Design, DesignError
     from misstep.experiment.plan.outlook import outlook
+    from misstep.experiment.runs import trials
     from misstep.guard.portfolio import PortfolioError
 
     path = Path(design)
     try:
         given = Design.load(path)
+        doubt = trials.doubt(given)
         made = lock.plan(given)
         seen = outlook(made, _past(given, past), effect)
+        if doubt:
+            seen = replace(seen, warnings=(*seen.warnings, f"`panel run` cannot run this. {doubt}."))
         if as_json:
             click.echo(json.dumps(seen.plain(), ensure_ascii=False, indent=1))
         else:
@@ -57,7 +62,7 @@ def command(design: str, out: str | None, effect: float | None, past: str | None
                 click.echo(one_line(line))
         if out:
             lock.write(Path(out), path, made)
-    except (DesignError, PortfolioError, AttemptsError, lock.LockError) as error:
+    except (DesignError, PortfolioError, AttemptsError, lock.LockError, trials.RunError) as error:
         text = str(error)
         raise Failure(one_line(text if path.name in text else f"{path}: {text}")) from error
     if not as_json:

@@ -32,6 +32,7 @@ MARKS = {"--html": b'content="misstep panel report ', "--json": b'"schema": "mis
     type=click.Choice(["eligible", "silent", "all"]),
     help="Tasks of the planned contrasts. Default: the design's.",
 )
+@click.option("--model", metavar="NAME", help="Attempts of this model alone, where a file holds several.")
 @click.option("--html", metavar="FILE", help="Write a self-contained page.")
 @click.option("--json", "json_", metavar="FILE", help="Write the whole analysis; - for standard output.")
 @click.option("--csv", metavar="DIR", help="Write every table as a CSV file.")
@@ -42,6 +43,7 @@ def command(
     design: Path | None,
     primary: str | None,
     cohort: str | None,
+    model: str | None,
     html: str | None,
     json_: str | None,
     csv: str | None,
@@ -59,6 +61,8 @@ def command(
         _check(option, name, path)
     try:
         records = records_.read(path, design)
+        if model:
+            records = records.of_model(model)
         analysis = records.analyse(contrast, cohort)
     except records_.ERRORS as error:
         raise Failure(str(error)) from error

@@ -98,7 +98,7 @@ def command(folder: Path, concurrency: int | None, limit: int | None) -> None:
 def _say(outcome: Outcome) -> None:
     for warning in outcome.warnings:
         click.echo(f"misstep: {warning}", err=True)
-    said = [f"{outcome.recorded} attempts recorded in {span(outcome.seconds)}"]
+    said = [f"{outcome.recorded} attempt{'s' * (outcome.recorded != 1)} recorded in {span(outcome.seconds)}"]
     if outcome.recovered:
         said.append(f"{outcome.recovered} of an earlier run recorded")
     if outcome.dropped:

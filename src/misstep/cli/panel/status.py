@@ -63,7 +63,7 @@ def lines(found: Status) -> list[str]:
     if found.exhausted:
         made.append(f"{found.exhausted} slots stay without an observation: their chain is exhausted")
     if found.dropped:
-        made.append(f"{found.dropped} trials were dropped and run again")
+        made.append(f"trials dropped, whose attempts run again: {found.dropped}")
     if found.cost_usd is not None:
         made.append(f"${found.cost_usd:.2f} so far")
     made += [f"  {one.trial}: {span(one.seconds)}, {'agent' if one.agent else 'set-up'}" for one in found.at_work]

@@ -55,7 +55,7 @@ def analyse(
         planned=len(table.slots),
         observed=table.observed,
         finished=table.finished,
-        sentence=sentence(found, first, label),
+        sentence=sentence(table, found, first, label),
         arms=tuple(who),
         cohorts={name: len(table.of(name)) for name in cohorts},
         tasks=tuple(_task(table, task) for task in table.tasks),

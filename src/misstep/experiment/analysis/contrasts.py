@@ -19,6 +19,7 @@ from misstep.experiment.analysis.model import (
 )
 from misstep.experiment.analysis.numbers import Share, differences, estimate
 from misstep.experiment.analysis.table import Table
+from misstep.experiment.attempts import Attempt
 from misstep.stats import Monitor, TooLargeError, association, attainable_note, holm, interaction
 
 WITHIN = 200_000
@@ -152,9 +153,18 @@ def transitions(table: Table, asked: Asked) -> Transitions:
     return replace(empty, tasks=tuple(map(tuple, counts)))
 
 
+def guarded(attempt: Attempt) -> bool:
+    """Whether a guard is on record in an attempt: it logged, or policies acted."""
+    return bool(attempt.fired or (attempt.extra and attempt.extra.get("guard")))
+
+
 def placebo(table: Table, asked: Asked) -> Placebo:
     """The contrast on tasks where nothing fired in either arm, and on the others. Which is which was not randomised."""
     tasks = table.of(asked.cohort)
+    if not any(
+        guarded(a) for arm in (asked.arm, asked.against) for row in table.all_rows(arm, tasks) for a in row.attempts
+    ):
+        return Placebo(asked.arm, asked.against, asked.cohort, None, None)
     quiet = {
         task
         for task in tasks

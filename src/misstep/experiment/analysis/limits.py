@@ -93,9 +93,7 @@ def _run(table: Table, look: Sequential | None) -> Found:
         "intervals are those of a finished panel and may not be used to decide when to stop"
     )
     if look:
-        text += (
-            f"; the anytime-valid p of {look.arm} − {look.against} over {look.pairs:,} pairs is {look.p:.3g} and may"
-        )
+        text += f"; the anytime-valid p of {look.arm} − {look.against} over {counted(look.pairs, 'pair')} is {look.p:.3g} and may"
     return [("unfinished", text + ".")]
 
 
@@ -142,8 +140,8 @@ def _holes(table: Table, results: Sequence[ContrastResult]) -> Found:
             (
                 "missing",
                 (
-                    f"{lost:,} of {len(table.slots):,} planned attempts have no observation. They are in no rate; the bounds say what "
-                    "they could change."
+                    f"{lost:,} of {counted(len(table.slots), 'attempt')} {'has' if lost == 1 else 'have'} no observation: in no rate; "
+                    "the bounds say what that could change."
                 ),
             )
         )
@@ -164,7 +162,7 @@ def _holes(table: Table, results: Sequence[ContrastResult]) -> Found:
                 (
                     "unpaired",
                     (
-                        f"{len(one.unpaired):,} task{'s' * (len(one.unpaired) != 1)} with attempts in one arm of {one.name} only "
+                        f"{counted(len(one.unpaired), 'task')} with attempts in one arm of {one.name} only "
                         f"cannot be paired: {names(one.unpaired)}."
                     ),
                 )
@@ -201,7 +199,8 @@ def _who(arms: Sequence[Arm]) -> Found:
     for what, key in (("agents", "agents"), ("agent versions", "versions"), ("models", "models")):
         mixed = [one.arm for one in arms if len(getattr(one, key)) > 1]
         if mixed:
-            made.append(("mixed-arm", f"More than one of the {what} is in an arm: {names(mixed)}."))
+            more = "; --model NAME takes one" if key == "models" else ""
+            made.append(("mixed-arm", f"More than one of the {what} is in an arm: {names(mixed)}{more}."))
         known = {getattr(one, key) for one in arms if getattr(one, key)}
         if len(known) > 1:
             shown = "; ".join(f"{one.arm}: {', '.join(getattr(one, key)) or 'not on record'}" for one in arms)
@@ -217,7 +216,9 @@ def _policies(table: Table) -> Found:
             continue
         acted = sum(a.nudges > 0 for a in attempts)
         if arm == "baseline" and acted:
-            made.append(("baseline-fired", f"Policies intervened in {acted:,} attempts of the baseline: it is none."))
+            made.append(
+                ("baseline-fired", f"Policies intervened in {counted(acted, 'attempt')} of the baseline: it is none.")
+            )
         if arm == "real" and not acted and any(a.state for a in attempts):
             made.append(("never-fired", "No policy ever intervened in the real arm although its states were seen."))
         if arm not in UNSCOPED and any(a.state for a in attempts) and not any(a.behaviour for a in attempts):
@@ -232,7 +233,7 @@ def _records(table: Table, ends: Sequence[Terminations]) -> Found:
         made.append(
             (
                 "unplanned",
-                f"Attempts of {len(table.unplanned):,} slots are not in the plan and not counted (first: {first}).",
+                f"Attempts of {counted(len(table.unplanned), 'slot')} that are not in the plan are not counted (first: {first}).",
             )
         )
     if table.twice:
@@ -240,7 +241,7 @@ def _records(table: Table, ends: Sequence[Terminations]) -> Found:
         made.append(
             (
                 "twice",
-                f"{len(table.twice):,} slots have two records of one candidate; the first to start counts (first: {first}).",
+                f"{counted(len(table.twice), 'slot')} with two records of one candidate; the first to start counts (first: {first}).",
             )
         )
     otherwise = sum(one.passed_otherwise for one in ends)
@@ -249,40 +250,61 @@ def _records(table: Table, ends: Sequence[Terminations]) -> Found:
             (
                 "passed-otherwise",
                 (
-                    f"{otherwise:,} attempts passed the verifier although they ended in another way (a timeout, say): they count as "
-                    "passes."
+                    f"The verifier passed {counted(otherwise, 'attempt')} that ended in another way (a timeout, say): counted as "
+                    "passed."
                 ),
             )
         )
     silent = sum(a.passed is None for row in table.rows.values() for a in row.attempts if a.termination in OBSERVATIONS)
     if silent:
-        made.append(("no-verdict", f"{silent:,} observed attempts have no verdict: they count as failures."))
+        made.append(("no-verdict", f"{counted(silent, 'observed attempt')} without a verdict: counted as failed."))
     return made
 
 
-def sentence(primary: ContrastResult | None, asked: Asked | None, label: str) -> str:
-    """What was found, in plain words with its uncertainty."""
+def counted(number: int, what: str) -> str:
+    """'1 task', '1,200 tasks'."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def sentence(table: Table, primary: ContrastResult | None, asked: Asked | None, label: str) -> str:
+    """What was found, in plain words with its uncertainty; never more than the tables can carry."""
     if primary is None or asked is None:
         return "No primary contrast was named: the tables describe the arms."
     effect = primary.effect
-    where = f"on {'the ' if primary.cohort != 'all' else ''}"
     if effect is None:
-        return f"{primary.name} cannot be told: {primary.why}."
-    kind = f"{effect.tasks:,} {primary.cohort} tasks" if primary.cohort != "all" else f"all {effect.tasks:,} tasks"
-    if effect.tasks == 1:
-        kind = kind.replace("tasks", "task").replace("all 1", "the one")
-    points = 100 * effect.mean
-    if effect.mean:
-        what = f"{primary.arm} passed {abs(points):.1f} points {'more' if points > 0 else 'less'} often than {primary.against}"
-    else:
+        made = f"{primary.name} cannot be told: {primary.why}."
+        return f"Simulated ({label}). {made}" if label else made
+    if not effect.mean:
         what = f"{primary.arm} and {primary.against} passed equally often"
-    span = f"95 % interval {signed(effect.low)} to {signed(effect.high)}, p = {effect.p:.4g}"
+    else:
+        size = max(0.1, round(100 * abs(effect.mean), 1))
+        about = f"{'less than ' * (100 * abs(effect.mean) < 0.05)}{size:.1f} points"
+        what = f"{primary.arm} passed {about} {'more' if effect.mean > 0 else 'less'} often than {primary.against}"
+    span = f"95 % interval {signed(effect.low)} to {signed(effect.high)}, " if effect.tasks > 1 else ""
+    # Sums of thousands of tasks are right to 1e-11 of probability: digits of a smaller p would be invented.
+    chance = f"p = {effect.p:.4g}" if effect.p >= 1e-4 else "p < 0.0001"
     moved = (
         f"{effect.up:,} improved, {effect.down:,} got worse, {effect.tasks - effect.up - effect.down:,} did not move"
     )
-    made = f"{what} {where}{kind} ({span}): {moved}."
+    made = f"{what} on {_which(effect.tasks, len(table.of(primary.cohort)), primary.cohort)} ({span}{chance}): {moved}."
     if primary.note:
         made += f" {primary.note}"
     elif effect.p > 0.05:
         made += " That is no proof of an effect, nor of its absence."
+    if not table.finished:
+        made = f"Not finished: {table.observed:,} of {counted(len(table.slots), 'attempt')}. So far, {made}"
+    elif primary.bounds:
+        ends = [bound.mean for bound in primary.bounds]
+        made += f" {counted(sum(primary.missing), 'attempt')} without an observation could make it "
+        made += f"{signed(min(ends))} to {signed(max(ends))} points."
     return f"Simulated ({label}). {made}" if label else made
+
+
+def _which(paired: int, whole: int, cohort: str) -> str:
+    """The tasks that an effect is over: not called all of a cohort where some of it could not be paired."""
+    kind = "" if cohort == "all" else f"{cohort} "
+    if paired < whole:
+        return f"{paired:,} of the {whole:,} {kind}tasks"
+    if whole == 1:
+        return f"the one {kind}task"
+    return f"{'all' if cohort == 'all' else 'the'} {whole:,} {kind}tasks"

@@ -126,7 +126,7 @@ class InteractionResult:
 class Funnel:
     """Attempts of an arm by how far the registered chain went: state, fired, behaviour, pass (FIRE, Figure 3).
 
-    state counts attempts among the `told` ones that have steps on record, behaviour those whose marker holds among the `known`
+    state counts attempts among the `told` ones that have steps on record, fired among the `watched` ones of which it is known, behaviour those whose marker holds among the `known`
     ones whose record tells.
     """
 
@@ -136,6 +136,7 @@ class Funnel:
     state: int
     told: int
     fired: int
+    watched: int
     interventions: int
     behaviour: int
     known: int
@@ -220,7 +221,8 @@ class SpendChange:
 
 @dataclass(frozen=True, slots=True)
 class Placebo:
-    """Tasks on which nothing fired in either arm: what moves there is noise. `touched`: the other tasks."""
+    """Tasks on which nothing fired in either arm: what moves there is noise. `touched`: the other tasks. Neither is there
+    where no guard is on record in the two arms: they differ in something else then, and nothing is a placebo of it."""
 
     arm: str
     against: str

@@ -72,9 +72,11 @@ def state(attempt: Attempt) -> bool | None:
     return bool(attempt.state) and any(name not in UNSCOPED for name in attempt.state)
 
 
-def fired(attempt: Attempt) -> bool:
-    """A: something intervened."""
-    return bool(attempt.fired) and attempt.nudges > 0
+def fired(attempt: Attempt) -> bool | None:
+    """A: something intervened. None: neither a step nor a guard is on record."""
+    if attempt.fired:
+        return attempt.nudges > 0
+    return None if attempt.extra and attempt.extra.get("unrecorded") and not attempt.extra.get("guard") else False
 
 
 def behaviour(attempt: Attempt) -> bool | None:
@@ -114,6 +116,7 @@ def funnel(arm: str, cohort: str, rows: list[Row]) -> Funnel:
         state=held[0],
         told=held[1],
         fired=acted[0],
+        watched=acted[1],
         interventions=sum([a.nudges for row in rows for a in row.attempts if a.fired]),
         behaviour=shown[0],
         known=shown[1],
@@ -138,6 +141,7 @@ def of_family(name: str, arm: str, rows: list[Row]) -> Funnel:
         state=sum(any(family(p) == name for p in a.state) for a in attempts),
         told=sum(state(a) is not None for a in attempts),
         fired=sum(n > 0 for n in nudges),
+        watched=sum(fired(a) is not None for a in attempts),
         interventions=sum(nudges),
         behaviour=shown.count(True),
         known=len(shown) - shown.count(None),

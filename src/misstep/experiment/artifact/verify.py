@@ -81,7 +81,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         given = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ArtifactError(f"{path}: {error.strerror}; expected an artifact (misstep panel export)") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: not JSON: {error}") from None
     if not isinstance(given, dict) or given.get("schema") != SCHEMA:
         raise ArtifactError(f"{path}: not a manifest (expected schema {SCHEMA!r})")

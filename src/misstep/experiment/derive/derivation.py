@@ -147,7 +147,7 @@ def _task_folder(trial: Path) -> str:
     """The folder of the task that a Harbor trial ran, '' where it names none that is there."""
     try:
         found = task_folder(json.loads((trial / "result.json").read_bytes()))
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return ""
     return str(found or "")
 

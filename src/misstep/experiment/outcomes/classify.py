@@ -211,7 +211,7 @@ def attempt_of(
     )
     seen = funnels.Funnel()
     if funnel:
-        seen = funnels.funnel_of(trajectories, trial_folder / GUARD_LOGS, portfolio, instruction)
+        seen = funnels.funnel_of(trajectories, guard_logs(trial_folder), portfolio, instruction)
     steps = steps_of(trajectories)
     extra = {
         "checksum": result.get("task_checksum"),
@@ -254,6 +254,11 @@ def attempt_of(
         trial=name,
         extra={key: value for key, value in extra.items() if value not in (None, "", {}, [])},
     )
+
+
+def guard_logs(trial: Path) -> list[Path]:
+    """Where the guard's logs of a trial are: in the agent's folder, and in that of each step of a task that has several."""
+    return [trial / GUARD_LOGS, *sorted(trial.glob(f"steps/*/{GUARD_LOGS}"))]
 
 
 def trajectories_of(folder: Path) -> list[Trajectory]:

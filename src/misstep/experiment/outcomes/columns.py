@@ -143,7 +143,7 @@ def _attempt(
         passed=ended.passed,
         reward=reward,
         fault=ended.fault,
-        extra=ended.extra,
+        extra={"unrecorded": True, **ended.extra},
         **values,
     )
 
@@ -160,6 +160,8 @@ def _ending(
             raise AttemptsError(f"{where}: termination {termination!r} is none of {', '.join(TERMINATIONS)}")
         if passed is None and termination == "pass":
             passed = True
+        if passed is False and termination == "pass":
+            raise AttemptsError(f"{where}: termination 'pass', and it did not pass: they contradict each other")
         return classify.Ending(termination, passed)
     if never:
         mode = given.get("failure_mode", "")

@@ -72,7 +72,7 @@ class Live:
 
 def funnel_of(
     trajectories: Sequence[Trajectory],
-    logs: Path | None = None,
+    logs: Path | Sequence[Path] | None = None,
     portfolio: Portfolio | None = None,
     instruction: str = "",
 ) -> Funnel:
@@ -80,14 +80,15 @@ def funnel_of(
 
     Args:
         trajectories: all that its folder holds, sub-agents' too.
-        logs: a folder with the guard's logs somewhere below it; it may be missing.
+        logs: folders with the guard's logs somewhere below them (a task of several steps has one a step); they may be missing.
         portfolio: what is followed over the trajectories where the logs have no decision; the catalogue's without it.
         instruction: the task's text, for E where nothing of the attempt is on record.
     """
     rows: list[Mapping[str, Any]] = []
     live = Live()
-    if logs is not None and logs.is_dir():
-        live = _read(logs, rows)
+    for folder in [logs] if isinstance(logs, Path) else logs or ():
+        if folder.is_dir():
+            _read(folder, rows, live)
     eligible: set[str] = set()
     if not live.decisions:
         for stream in _streams(trajectories, instruction):
@@ -112,11 +113,13 @@ def _streams(trajectories: Sequence[Trajectory], instruction: str) -> Iterator[I
 
 def live_of(logs: Path) -> Live:
     """What the logs below a folder say of the guard: a run's proof that its hooks lived."""
-    return _read(logs, []) if logs.is_dir() else Live()
-
-
-def _read(folder: Path, rows: list[Mapping[str, Any]]) -> Live:
     live = Live()
+    if logs.is_dir():
+        _read(logs, [], live)
+    return live
+
+
+def _read(folder: Path, rows: list[Mapping[str, Any]], live: Live) -> None:
     for path in sorted(folder.rglob("log.jsonl")):
         try:
             records = list(journal.records(path))
@@ -144,7 +147,6 @@ def _read(folder: Path, rows: list[Mapping[str, Any]]) -> Live:
             live.faults += [str(line.get("error")) for line in journal.records(path)]
         except OSError as error:
             live.faults.append(f"{path.name}: {error.strerror}")
-    return live
 
 
 def replayed(stream: Iterable[Event], portfolio: Portfolio | None = None) -> tuple[list[Mapping[str, Any]], set[str]]:

@@ -36,7 +36,7 @@ class Options:
     """How attempts are made of what is read."""
 
     arm_from: str = "auto"
-    """env: MISSTEP_ARM in the trial's environment; job: the job's name; agent: agent and model. auto: env where it is
+    """env: as the trial says it (MISSTEP_ARM in its environment, or a panel's own); job: the job's name; agent: agent and model. auto: env where it is
     set, else the job, with agent and model where a job has several."""
     gave_up: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
@@ -168,10 +168,15 @@ def _harbor(trial: Trial, options: Options) -> list[_Read]:
 
 
 def _by_environment(result: Mapping[str, Any], arm_from: str) -> str:
-    """The arm in the environment of the agent, or of its container."""
+    """The arm in the environment of the agent, or of its container; of a panel's own trial, as its agent was given it."""
     if arm_from not in ("auto", "env"):
         return ""
     config = result.get("config")
+    own = config
+    for key in ("agent", "kwargs", "misstep", "arm"):
+        own = own.get(key) if isinstance(own, dict) else None
+    if isinstance(own, str) and own:
+        return own
     for part in ("agent", "environment"):
         given = config.get(part) if isinstance(config, dict) else None
         env = given.get("env") if isinstance(given, dict) else None

@@ -21,6 +21,8 @@ COHORTS = ("eligible", "silent")
 KINDS = ("path", "dataset")
 REPLACEMENTS = ("first-fair", "none")
 MARKERS = ("catalogue",)
+ATTEMPTS = 1000
+"""The most attempts of a task in an arm, as many as the power is computed for."""
 WITHOUT = "without:"
 """Arms that leave one misstep's policies out are `without:<misstep>`."""
 
@@ -248,12 +250,12 @@ class _Table:
             raise self.wrong(key, "one of " + ", ".join(map(repr, options)))
         return options[0] if value is None else str(value)
 
-    def whole(self, key: str, default: int, least: int) -> int:
+    def whole(self, key: str, default: int, least: int, most: int = 2**53 - 1) -> int:
         value = self.take(key)
         if value is None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**53:
-            raise self.wrong(key, f"a whole number from {least}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.wrong(key, f"a whole number from {least}" + (f" to {most:,}" if most < 2**53 - 1 else ""))
         return value
 
     def number(self, key: str, above: float = -math.inf, most: float = math.inf) -> float | None:
@@ -328,7 +330,7 @@ def _design(top: _Table, base: Path) -> Design:
         tasks=_tasks(top.table("tasks")),
         arms=arms,
         seed=top.whole("seed", 1, 0),
-        attempts=top.whole("attempts", 2, 1),
+        attempts=top.whole("attempts", 2, 1, ATTEMPTS),
         primary=primary,
         secondary=_secondary(top, arms, primary),
         cohorts=_cohorts(top.table("cohorts")),

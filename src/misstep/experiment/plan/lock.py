@@ -27,11 +27,16 @@ from misstep.guard.portfolio import from_plain
 SCHEMA = "misstep.panel.lock"
 VERSION = 1
 DESIGN, LOCK, SCHEDULE, PORTFOLIO = "design.toml", "lock.json", "schedule.jsonl", "portfolio.lock"
+SLOTS = 1_000_000
+"""The most attempts of a panel: its schedule is one file, read whole."""
 PACKAGE = Path(misstep.__file__).resolve().parent
 ANALYSIS = (
     "stats",
     "catalogue",
-    *(f"experiment/{n}" for n in ("attempts.py", "outcomes/classify.py", "outcomes/funnel.py", "analysis")),
+    *(
+        f"experiment/{n}"
+        for n in ("attempts.py", "outcomes/classify.py", "outcomes/words.py", "outcomes/funnel.py", "analysis")
+    ),
 )
 """Files and folders, below the package, of the code that turns trials into attempts and attempts into numbers."""
 
@@ -65,6 +70,12 @@ def plan(design: Design) -> Plan:
     for arm in design.arms:
         arms_.apply(from_plain(dict(portfolio)), arm)  # an arm may name a misstep that this portfolio has not
     kept = tuple(task for task in found if task.name in assigned.cohort)
+    size = len(kept) * len(design.arms) * design.attempts
+    if size > SLOTS:
+        raise DesignError(
+            f"attempts: {len(kept):,} tasks x {len(design.arms)} arms x {design.attempts:,} attempts are {size:,}; "
+            f"a panel has at most {SLOTS:,}"
+        )
     slots = schedule([task.name for task in kept], design.arms, design.attempts, design.seed)
     return Plan(design, kept, assigned, portfolio, tuple(slots))
 
@@ -220,7 +231,7 @@ def read_lock(path: Path) -> dict[str, Any]:
         given = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}; expected a panel's folder (misstep panel plan --out)") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LockError(f"{path}: not JSON: {error}") from None
     if not isinstance(given, dict) or given.get("schema") != SCHEMA:
         raise LockError(f"{path}: not a lock of a panel (expected schema {SCHEMA!r})")
@@ -298,7 +309,7 @@ def _portfolio(panel: Panel) -> Iterator[str]:
     try:
         if hash_of(json.loads(path.read_text(encoding="utf-8"))) != panel.lock["portfolio"]:
             yield f"{path} changed since the lock was made"
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         yield f"{path}: not JSON: {error}"
 
 

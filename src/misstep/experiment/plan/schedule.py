@@ -102,7 +102,7 @@ def read_schedule(path: Path) -> list[Slot]:
         where = f"{path}:{number}"
         try:
             given = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ScheduleError(f"{where}: not JSON: {error}") from None
         if number == 1:
             if not isinstance(given, dict) or given.get("schema") != SCHEMA:

@@ -227,7 +227,7 @@ def portfolio_of(design: Design) -> dict[str, Any]:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DesignError(f"portfolio: {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DesignError(f"portfolio: {path}: neither a portfolio file (.toml) nor a lock: {error}") from None
     if not isinstance(plain, dict) or not isinstance(plain.get("rules"), list):
         raise DesignError(f"portfolio: {path}: not a lock of a portfolio")

@@ -128,7 +128,7 @@ def read_lineage(path: Path) -> Iterator[dict[str, Any]]:
     for number, text in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1], 1):
         try:
             given = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArchiveError(f"{path}:{number}: not JSON: {error}") from None
         if number == 1:
             if not isinstance(given, dict) or (given.get("schema"), given.get("version")) != (SCHEMA, VERSION):
@@ -146,7 +146,7 @@ def state_of(trial: Path) -> str:
     try:
         result = json.loads((trial / "result.json").read_text(encoding="utf-8"))
         ended = isinstance(result, dict) and bool(result.get("finished_at")) and not _cancelled(result)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         ended = False
     return "ended" if ended else BEGUN if (trial / BEGUN).exists() else "prepared"
 

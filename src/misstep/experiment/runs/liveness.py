@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from misstep.experiment.attempts import Attempt, fair
-from misstep.experiment.outcomes.classify import GUARD_LOGS, trajectories_of
+from misstep.experiment.outcomes.classify import guard_logs, trajectories_of
 from misstep.guard import journal
 
 
@@ -52,7 +52,7 @@ def checked(attempt: Attempt, trial: Path, marker: Marker) -> Attempt:
 
 def dead(trial: Path, marker: Marker, attempt: Attempt) -> str:
     """Why the guard did not live in a trial, '' where it did."""
-    homes = [folder / "guard" for folder in (trial / GUARD_LOGS, *sorted(trial.glob(f"steps/*/{GUARD_LOGS}")))]
+    homes = [folder / "guard" for folder in guard_logs(trial)]
     for home in homes:
         faults = [str(line.get("error")) for line in _records(home / "faults.jsonl")]
         if faults:
@@ -94,7 +94,7 @@ def _log(path: Path, marker: Marker) -> tuple[str, int]:
             return f"expected {name} {wanted!r} in the log's head, not {head.get(name)!r}", before
     try:
         key = json.loads((path.parent / "state.json").read_text(encoding="utf-8")).get("key")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         key = None  # killed between two writes: the log has all that counts
     if key is not None and key != marker.portfolio:
         return f"expected the portfolio {marker.portfolio}, not {key}", before

@@ -118,7 +118,7 @@ class Runner:
         self.told = progress
         self.tasks = {task.name: task.path.resolve() for task in tasks_of(self.panel.design)}
         self.portfolio = _plain(folder / lock.PORTFOLIO)
-        self.simulated = str(trials.ours_of(self.panel).get("simulated", ""))
+        self.simulated = str(trials.ours_of(self.panel.design).get("simulated", ""))
         self.runtime = None if trials.in_process(self.panel) else runtime.make(self.portfolio)
         trials.preflight(self.panel, self.runtime)
         self.marker = self._marker()

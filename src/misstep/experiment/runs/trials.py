@@ -22,7 +22,7 @@ from misstep.experiment.runs.runtime import Runtime
 if TYPE_CHECKING:
     from harbor.models.trial.config import TrialConfig
 
-    from misstep.experiment.plan.design import Environment
+    from misstep.experiment.plan.design import Design, Environment
     from misstep.experiment.plan.lock import Panel
     from misstep.experiment.plan.schedule import Slot
 
@@ -65,9 +65,9 @@ OWN: dict[str, tuple[str, ...]] = {"simulated": (), "completion_confirmation": (
 and whether terminus-2 asks by itself if the task is really complete. () is any text."""
 
 
-def ours_of(panel: Panel) -> dict[str, Any]:
+def ours_of(design: Design) -> dict[str, Any]:
     """What a design says to the guard's part of the agent. Raises RunError."""
-    found = panel.design.agent.kwargs.get("misstep", {})
+    found = design.agent.kwargs.get("misstep", {})
     if not isinstance(found, dict):
         raise RunError("agent.kwargs.misstep: expected a table")
     for key, value in found.items():
@@ -76,6 +76,17 @@ def ours_of(panel: Panel) -> dict[str, Any]:
         if not isinstance(value, str) or (OWN[key] and value not in OWN[key]):
             raise RunError(f"agent.kwargs.misstep.{key}: expected {' or '.join(OWN[key]) or 'a text'}")
     return found
+
+
+def doubt(design: Design) -> str:
+    """Why `panel run` will refuse a design's agent, '' where nothing is known against it: what can be told without
+    importing anything. Raises RunError for what no panel can mean."""
+    ours_of(design)
+    try:
+        agent_path(design.agent.name)
+    except RunError as error:
+        return str(error)
+    return ""
 
 
 def agent_path(name: str) -> str:
@@ -101,7 +112,7 @@ def config(panel: Panel, work: Work, task: Path, runtime: Runtime | None) -> Tri
 
     design = panel.design
     own = {
-        **ours_of(panel),
+        **ours_of(design),
         "runtime": str(runtime.path) if runtime else "",
         "arm": work.slot.arm,
         "portfolio": str((panel.folder / PORTFOLIO).resolve()),
@@ -193,8 +204,9 @@ def in_process(panel: Panel) -> bool:
     """Whether the agent runs on this side, and needs nothing in the container. Raises RunError where there is no such class."""
     from harbor.utils.import_path import import_class
 
+    path = agent_path(panel.design.agent.name)
     try:
-        found = import_class(agent_path(panel.design.agent.name), label="agent")
+        found = import_class(path, label="agent")
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise RunError(f"agent.name: {' '.join(str(error).split())}") from error
     return bool(getattr(found, "misstep_in_process", False))

@@ -45,6 +45,11 @@ def signed(part: float | None, digits: int = 1) -> str:
     return NONE if part is None else number(100 * part, digits, plus=True)
 
 
+def counted(number: int, what: str) -> str:
+    """'1 task', '1,200 tasks'."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def number(value: float | None, digits: int = 1, plus: bool = False) -> str:
     """A number with a real minus; never a negative zero."""
     if value is None:

@@ -71,7 +71,7 @@ def funnel(analysis: Mapping[str, Any], cohort: str) -> dict[str, Any]:
     for at, one in enumerate(of(analysis["funnel"], cohort=cohort)):
         bars = []
         for column, stage in enumerate(("state", "fired", "behaviour", "passed")):
-            whole = one[{"behaviour": "known", "state": "told"}.get(stage, "attempts")]
+            whole = one[{"behaviour": "known", "state": "told", "fired": "watched"}.get(stage, "attempts")]
             part = one[stage] / whole if whole else 0.0
             bars.append(
                 {

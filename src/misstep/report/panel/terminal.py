@@ -43,7 +43,7 @@ def show(out: Console, analysis: Mapping[str, Any], written: Iterable[str] = (),
 
 def _head(out: Console, a: Mapping[str, Any]) -> None:
     out.print()
-    facts = [f"{len(a['tasks']):,} tasks", f"{len(a['arms'])} arms"]
+    facts = [n.counted(len(a["tasks"]), "task"), n.counted(len(a["arms"]), "arm")]
     facts.append(f"{a['observed']:,} of {a['planned']:,} attempts observed")
     title = one_line(a["name"], 60)
     out.print(Text.assemble("  ", ((title + "   ") if title else "", "bold"), (" · ".join(facts), "quiet")))
@@ -77,7 +77,7 @@ def _table(out: Console, title: str, heads: Sequence[str], rows: Iterable[Sequen
         made.add_row(*(one if isinstance(one, Text) else Text(printable(one)) for one in row[:kept]))
         count += 1
     if count:
-        out.print(Text(f"\n  {title}", "heading"))
+        out.print(Text(f"\n  {printable(title)}", "heading"))
         from rich.padding import Padding
 
         out.print(Padding(made, (0, 0, 0, 4)))
@@ -202,7 +202,7 @@ def _stage_row(one: Mapping[str, Any]) -> list[str]:
     whole = one["attempts"]
     return [
         n.share(one["state"], one["told"]),
-        n.share(one["fired"], whole),
+        n.share(one["fired"], one["watched"]),
         n.share(one["behaviour"], one["known"]),
         n.share(one["passed"], whole),
     ]
