@@ -86,13 +86,18 @@ class Agent:
                 pass
 
 
+WAIT = "--retry 20 --retry-delay 1 --retry-connrefused"
+"""A busy machine takes its time to start a server."""
+
+
 def play(mode: str, home: Path) -> bool:
     """One session; whether the verifier finds the page afterwards."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "page.txt").write_text("hello\n")
         port = free_port()
-        serve, probe = f"{sys.executable} -m http.server {port}", f"curl -s http://127.0.0.1:{port}/page.txt"
+        serve = f"{sys.executable} -m http.server {port}"
+        probe = f"curl -s {WAIT} http://127.0.0.1:{port}/page.txt"
         if shutil.which("curl") is None:
             probe = f"{sys.executable} -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:{port}/page.txt\").read())'"
         agent = Agent(folder, home, mode)

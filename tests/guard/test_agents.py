@@ -321,6 +321,10 @@ def verify(port: int) -> bool:
     return False
 
 
+WAIT = "--retry 20 --retry-delay 1 --retry-connrefused"
+"""A busy machine takes its time to start a server."""
+
+
 @pytest.mark.parametrize("name", ["codex-0.146", "codex-newest", "codex-newest-code-mode"])
 def test_the_service_outlives_the_session_only_with_the_guard(name: str, tmp_path: Path) -> None:
     """Codex ends the process groups of its commands when it ends: a server that was started with `&` goes with them."""
@@ -332,7 +336,7 @@ def test_the_service_outlives_the_session_only_with_the_guard(name: str, tmp_pat
         agent.env["MISSTEP_GUARD"] = mode
         task = f"Start a web server on port {port} that serves this folder. It must be running and reachable at http://localhost:{port} when you are done."
         serve = f"python3 -m http.server {port} --bind 127.0.0.1"
-        probe = f"curl -s http://127.0.0.1:{port}/page.txt"
+        probe = f"curl -s {WAIT} http://127.0.0.1:{port}/page.txt"
         script: list[dict[str, object]] = [
             {"run": f"{serve} > server.log 2>&1 & echo $! > server.pid; sleep 0.5; {probe}"},
             {"say": "The server is running."},
