@@ -4,7 +4,7 @@ PYTHON ?= $(shell scripts/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test lint types catalogue bench-scan bench-stats bench-guard bench-sandbox bench-panel bench-branch bench-profile bench-rollout clean catalogue proof-panel
+.PHONY: help setup demo test lint types catalogue bench-scan bench-stats bench-guard bench-sandbox bench-panel bench-branch bench-profile bench-rollout clean catalogue proof-panel proof-train
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -17,7 +17,7 @@ $(BIN)/misstep: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/misstep
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,harbor,models]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,harbor,models,train]'
 	@touch $@
 
 setup: $(BIN)/misstep ## .venv with the misstep command
@@ -75,3 +75,7 @@ bench-rollout: $(VENV)/.dev ## what an episode's step costs beside the model
 proof-panel: $(VENV)/.dev ## a panel of known effect (scripted model), the longer form
 	scripts/install-clis && scripts/install-sandbox
 	$(BIN)/python scripts/proof-panel
+
+proof-train: $(VENV)/.dev ## the recipes side by side on a small policy made from nothing, real sandboxes (25 minutes)
+	scripts/install-sandbox
+	$(BIN)/python scripts/proof-train
