@@ -496,6 +496,22 @@ def test_nothing_is_written_over(whole: tuple[Path, Exported], panel: Path) -> N
         export(panel, whole[0])
 
 
+def test_a_disk_that_fills_up_leaves_nothing_behind(
+    panel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Path.write_bytes
+
+    def full(self: Path, data: bytes) -> int:
+        if self.name == "attempts.jsonl":
+            raise OSError(28, "No space left on device")  # as write(2) says it: without a file
+        return whole(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    done = CliRunner().invoke(command, ["export", str(panel), "--out", str(tmp_path / "artifact")])
+    assert (done.exit_code, done.output) == (2, f"Error: {tmp_path}/artifact: No space left on device\n")
+    assert not [path.name for path in tmp_path.iterdir() if "artifact" in path.name]
+
+
 def test_a_panel_that_changed_since_its_lock_is_refused(panel: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(panel, tmp_path / "panel"))
     (copy / "design.toml").write_text((copy / "design.toml").read_text().replace("seed = 5", "seed = 6"))

@@ -25,12 +25,15 @@ pytest.importorskip("harbor", reason="Harbor is not installed (misstep[harbor])"
 from misstep.experiment import Attempt, fair, read_attempts
 from misstep.experiment.analysis import analyse
 from misstep.experiment.analysis.table import Plan
+from misstep.experiment.artifact.export import export
+from misstep.experiment.artifact.verify import verify
 from misstep.experiment.attempts import observed
 from misstep.experiment.plan import lock
 from misstep.experiment.plan.design import Design
 from misstep.experiment.runs.archive import read_lineage
 from misstep.experiment.runs.run import Outcome, Runner
 from misstep.experiment.runs.trials import Work
+from misstep.report.panel import page
 from misstep.sandbox import native
 
 HERE = Path(__file__).resolve().parent
@@ -192,6 +195,17 @@ def test_the_first_request_is_the_same_in_every_arm(whole: Whole) -> None:
         bodies.setdefault(task, Counter())[ids.sub("ID", json.dumps(shown, sort_keys=True))] += 1
     assert len(bodies) == SERVICES + OTHERS
     assert all(len(found) == 1 for found in bodies.values()), {t: len(c) for t, c in bodies.items()}
+
+
+def test_others_can_check_it_without_a_model(whole: Whole, tmp_path: Path) -> None:
+    """What has run is exported and computed again from its records; a changed outcome is found."""
+    made = export(whole.folder, tmp_path / "artifact", render=page.text)
+    found = verify(made.folder, page.text)
+    assert (found.problem, found.locked, found.attempts) == ("", True, len(whole.attempts))
+    assert found.numbers > 1000 and found.sha256 == made.sha256
+    file = made.folder / "attempts.jsonl"
+    file.write_text(file.read_text().replace('"passed":true', '"passed":false', 1))
+    assert verify(made.folder, page.text).problem.startswith("attempts.jsonl: SHA-256")
 
 
 def test_what_it_costs(whole: Whole) -> None:

@@ -252,9 +252,10 @@ def test_the_arm_in_the_environment(tmp_path: Path) -> None:
 def test_the_arm_of_a_panels_own_trials(tmp_path: Path) -> None:
     """A panel says the arm to its agent's class, and not in the environment, which an agent may print."""
     for n, arm in enumerate(("real", "sham")):
-        made = config(kwargs={"misstep": {"arm": arm, "runtime": ""}})
+        made = config(kwargs={"misstep": {"arm": arm, "runtime": "", "simulated": "a script"}})
         trials.trial(tmp_path / "panel" / "trials" / f"greet__{n}", config=made)
     assert [a.arm for a in read(tmp_path / "panel").attempts] == ["real", "sham"]
+    assert {a.extra["simulated"] for a in read(tmp_path / "panel").attempts} == {"a script"}
     assert [a.arm for a in read(tmp_path / "panel", arm_from="env").attempts] == ["real", "sham"]
     assert {a.arm for a in read(tmp_path / "panel", arm_from="job").attempts} == {"trials"}
 
@@ -476,3 +477,13 @@ def test_requests_that_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
     done = CliRunner().invoke(group, ["panel", "ingest", *words, "--out", "-"])
     assert done.exit_code == 2 and said in done.output and done.output.count("\n") == 1, done.output
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = table(tmp_path, "task,arm,passed\nt,a,1\n")
+    (tmp_path / "out").mkdir()  # a file cannot take the place of a folder
+    done = CliRunner().invoke(group, ["panel", "ingest", str(file), "--force", "--out", str(tmp_path / "out")])
+    assert (done.exit_code, done.output) == (2, f"Error: {tmp_path}/out: Is a directory\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "out"]
+    done = CliRunner().invoke(group, ["panel", "ingest", str(file), "--pass-at", "nan", "--out", "-"])
+    assert (done.exit_code, done.output) == (2, "Error: --pass-at nan: expected a finite number\n")

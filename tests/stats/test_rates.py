@@ -5,7 +5,17 @@ from math import comb
 
 import pytest
 
-from misstep.stats import Monitor, clopper_pearson, cohen_kappa, past_rates, power, wilson, wilson_clustered
+from misstep.stats import (
+    Monitor,
+    TooLargeError,
+    clopper_pearson,
+    cohen_kappa,
+    past_rates,
+    power,
+    tasks_needed,
+    wilson,
+    wilson_clustered,
+)
 
 
 @pytest.mark.parametrize(("passed", "total"), [(1, 10), (9, 10), (27, 30), (60, 80)])
@@ -161,3 +171,10 @@ class TestWilsonClustered:
             plain += low < 0.2 < high
         assert plain / 600 < 0.85
         assert hits / 600 > 0.92
+
+
+def test_a_power_beyond_what_can_be_computed_is_refused_and_not_begun():
+    with pytest.raises(TooLargeError, match="100,000 tasks x 1,000 attempts is too large"):
+        power(0.21, 100_000, 1000)
+    assert tasks_needed(0.2, 1000) is None  # seven tasks at most can be computed
+    assert power(0.21, 20, 100, panels=50).power > 0.9  # and takes little memory

@@ -7,11 +7,17 @@ stay hard and easy tasks have little left to gain), attempts of a task are indep
 
 from __future__ import annotations
 
-from math import sqrt
+from math import isqrt, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from misstep.stats.exact import TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+LARGEST = 5_000_000
+"""Tasks x attempts squared, up to which a power is computed: minutes and some 100 MB."""
 
 
 class Power(NamedTuple):
@@ -42,12 +48,17 @@ def power(
     rates: baseline pass rates of past tasks (see `past_rates`). With exactly `tasks` of them each panel has these very tasks;
     otherwise each panel draws its tasks from them. Without rates, tasks are drawn from a Beta law with this mean and
     concentration. Rates of exactly 0 or 1 do not move.
-    Raises ValueError for impossible numbers, or an effect that these rates leave no room for.
+    Raises ValueError for impossible numbers, or an effect that these rates leave no room for; TooLargeError (a ValueError) beyond
+    LARGEST.
     """
     import numpy as np
 
     if tasks < 1 or attempts < 1 or panels < 1:
         raise ValueError(f"tasks, attempts and panels are at least 1, not {tasks}, {attempts}, {panels}")
+    if tasks * attempts * attempts > LARGEST:
+        raise TooLargeError(
+            f"the power of {tasks:,} tasks x {attempts:,} attempts is too large to compute (tasks x attempts squared: at most {LARGEST:,})"
+        )
     if not 0 < mean < 1 or concentration <= 0:
         raise ValueError(
             f"a Beta law needs a mean between 0 and 1 and a concentration above 0, not {mean}, {concentration}"
@@ -90,7 +101,8 @@ def tasks_needed(
     most: int = 2000,
     **options: Any,
 ) -> int | None:
-    """The number of tasks, with so many attempts each, from which on the power reaches the target; None above `most`.
+    """The number of tasks, with so many attempts each, from which on the power reaches the target; None above `most`, or
+    above what can be computed.
 
     Found by bisection of simulated powers, so within their error (`panels` of `power`).
     """
@@ -98,7 +110,10 @@ def tasks_needed(
     def enough(tasks: int) -> bool:
         return power(effect, tasks, attempts, rates, **options).power >= target
 
+    most = min(most, LARGEST // attempts**2)
     low, high = 5, 8  # five changed tasks cannot reach 0.05
+    if most < high:
+        return None
     while not enough(high):
         if high >= most:
             return None
@@ -112,7 +127,12 @@ def tasks_needed(
 def attempts_needed(
     effect: float, tasks: int, target: float = 0.8, rates: Sequence[float] | None = None, most: int = 64, **options: Any
 ) -> int | None:
-    """The number of attempts at each of so many tasks from which on the power reaches the target; None above `most`."""
+    """The number of attempts at each of so many tasks from which on the power reaches the target; None above `most`, or
+    above what can be computed.
+    """
+    most = min(most, isqrt(LARGEST // tasks))
+    if most < 1:
+        return None
     low, high = 0, 1
     while power(effect, tasks, high, rates, **options).power < target:
         if high >= most:
@@ -181,7 +201,11 @@ def batch_sign_flip_p(differences: Any, bound: int) -> Any:
     for start in range(0, len(panels), chunk):
         part = panels[start : start + chunk]
         # The law of the sum of the sizes that keep a plus sign; |sum| >= observed is two equal tails of it.
-        law = np.fft.irfft(np.prod([c ** part[:, s, None] for s, c in enumerate(one)], 0), points)
+        spectrum = np.ones((len(part), len(angle)), complex)
+        for s, c in enumerate(one):  # one after another: all at once would take `bound` times the memory
+            if part[:, s].any():
+                spectrum *= c ** part[:, s, None]
+        law = np.fft.irfft(spectrum, points)
         above = np.cumsum(law[:, ::-1], 1)[:, ::-1]
         observed = (totals[start : start + chunk] + part[:, -1]) // 2
         ps[start : start + chunk] = 2 * above[np.arange(len(part)), observed]

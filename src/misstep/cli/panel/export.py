@@ -35,7 +35,7 @@ def command(path: Path, out: Path, primary: str | None, cohort: str | None, with
     except (artifact.ArtifactError, *records.ERRORS) as error:
         raise Failure(one_line(str(error))) from error
     except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}") from error
+        raise Failure(one_line(f"{error.filename or out}: {error.strerror}")) from error
     click.echo(f"{made.files} files in {one_line(str(out))}; manifest sha256 {made.sha256}")
     _list("Redacted", made.redacted)
     _list("Left out", [f"{name}: {why}" for name, why in made.left_out.items()])

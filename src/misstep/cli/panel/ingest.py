@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,6 +87,8 @@ def command(
     for what in mapped:
         if what not in NAMES:
             raise Failure(f"--column {what}=...: it is one of {', '.join(NAMES)}")
+    if not math.isfinite(pass_at):
+        raise Failure(f"--pass-at {pass_at}: expected a finite number")
     options = Options(
         arm_from=arm_from,
         gave_up=gave_up,
@@ -107,8 +110,12 @@ def command(
         sys.stdout.writelines(f"{text}\n" for text in lines)
     else:
         new = Path(f"{out}.new")
-        new.write_text("".join(f"{text}\n" for text in lines), encoding="utf-8")
-        new.replace(out)
+        try:
+            new.write_text("".join(f"{text}\n" for text in lines), encoding="utf-8", errors="backslashreplace")
+            new.replace(out)
+        except OSError as error:
+            new.unlink(missing_ok=True)
+            raise Failure(one_line(f"{out}: {error.strerror}")) from error
     for text in _summary(found, out):
         click.echo(text, err=out == "-")
 

@@ -65,6 +65,8 @@ def command(design: str, out: str | None, effect: float | None, past: str | None
     except (DesignError, PortfolioError, AttemptsError, lock.LockError, trials.RunError) as error:
         text = str(error)
         raise Failure(one_line(text if path.name in text else f"{path}: {text}")) from error
+    except OSError as error:
+        raise Failure(one_line(f"{error.filename or out or path}: {error.strerror}")) from error
     if not as_json:
         click.echo(
             f"\nLocked in {out}. Next: misstep panel run {out}" if out else "\nNothing is written. --out DIR locks it."

@@ -129,6 +129,8 @@ def _found(
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
+    from misstep.stats.planning import LARGEST
+
     tasks, attempts = found["tasks"], found["attempts"]
     size = f"{tasks} task{'s' * (tasks != 1)} x {attempts} attempt{'s' * (attempts != 1)}"
     yield f"{size}, an effect of {100 * found['effect']:+g} points: power {found['power']:.2f} (standard error {found['error']:.3f})"
@@ -137,7 +139,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"So few tasks cannot reach p = {found['level']:g}: the smallest possible p is {found['smallest_p']:.4g}."
     needed = found["tasks_needed"]
     yield f"for {100 * TARGET:.0f} % with {attempts} attempt{'s' * (attempts != 1)}: " + (
-        f"{needed} tasks" if needed else f"more than {_MOST_TASKS} tasks"
+        f"{needed} tasks" if needed else f"more than {min(_MOST_TASKS, LARGEST // attempts**2)} tasks"
     )
     needed = found["attempts_needed"]
     yield f"for {100 * TARGET:.0f} % with {tasks} task{'s' * (tasks != 1)}: " + (

@@ -67,7 +67,7 @@ def command(
     except records_.ERRORS as error:
         raise Failure(str(error)) from error
     except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}") from error
+        raise Failure(one_line(f"{error.filename or path}: {error.strerror}")) from error
     written = _write(records, analysis, html, json_, csv)
     if not quiet and json_ not in ("-", "/dev/stdout"):
         from misstep.report.console import console

@@ -232,13 +232,17 @@ def _write(made: _Files, out: Path, options: dict[str, Any]) -> Exported:
     part = out.with_name(f".{out.name}.part")
     if part.exists():
         shutil.rmtree(part)
-    for name, one in data.items():
-        path = part / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(one)
-    if out.exists():
-        out.rmdir()
-    part.rename(out)
+    try:
+        for name, one in data.items():
+            path = part / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(one)
+        if out.exists():
+            out.rmdir()
+        part.rename(out)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     sha = hashlib.sha256(data[MANIFEST]).hexdigest()
     return Exported(out, len(data), sha, manifest["redacted"], manifest["left_out"])  # type: ignore[arg-type]
 

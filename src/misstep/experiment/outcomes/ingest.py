@@ -164,6 +164,9 @@ def _harbor(trial: Trial, options: Options) -> list[_Read]:
         instruction=instruction(task_folder(result)),
     )
     attempt = replace(attempt, trial=str(folder))
+    simulated = _own(result).get("simulated")
+    if simulated and isinstance(simulated, str):  # a panel's own trial: what stood for the model stays on record
+        attempt = replace(attempt, extra={**attempt.extra, "simulated": simulated})
     return [_Read(attempt, trial.job, trial.arm or _by_environment(result, options.arm_from))]
 
 
@@ -172,9 +175,7 @@ def _by_environment(result: Mapping[str, Any], arm_from: str) -> str:
     if arm_from not in ("auto", "env"):
         return ""
     config = result.get("config")
-    own = config
-    for key in ("agent", "kwargs", "misstep", "arm"):
-        own = own.get(key) if isinstance(own, dict) else None
+    own = _own(result).get("arm")
     if isinstance(own, str) and own:
         return own
     for part in ("agent", "environment"):
@@ -183,6 +184,14 @@ def _by_environment(result: Mapping[str, Any], arm_from: str) -> str:
         if isinstance(env, dict) and isinstance(env.get(ARM_VARIABLE), str) and env[ARM_VARIABLE]:
             return str(env[ARM_VARIABLE])
     return ""
+
+
+def _own(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a panel gave the guard's part of the agent in a trial of its own; {} in others."""
+    found: Any = result
+    for key in ("config", "agent", "kwargs", "misstep"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 _loaded: dict[str, Any] = {}
