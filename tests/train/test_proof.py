@@ -59,9 +59,22 @@ def test_a_row_and_the_expectations_by_hand():
     assert (
         mirl["misstep_tasks"]["rate"] == 0.05 and mirl["success_tasks"]["rate"] == 0.95 and mirl["zero_signal"] == 0.25
     )
-    assert [one["held"] for one in table.expectations(rows, "rare")] == [True, True, True, True]
+    assert [one["held"] for one in table.expectations(rows, "rare")] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]  # no curve: not reached
     shown = table.markdown({"rare": rows})
     assert "| mirl | 2 | .050" in shown and shown.count("**held**") == 4
+    cells[1]["curve"], cells[2]["curve"], cells[3]["curve"] = (
+        [[0, 8, 9], [90, 7, 9]],
+        [[0, 8, 9], [40, 0, 9]],
+        [[0, 8, 9], [60, 2, 9]],
+    )
+    sooner = table.expectations(table.table(cells)["rare"], "rare")[3]
+    assert sooner["held"] is True and sooner["figures"] == (50, None)
 
 
 def test_what_is_missing_is_not_told():

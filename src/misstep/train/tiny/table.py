@@ -102,6 +102,12 @@ def expectations(rows: Sequence[dict[str, Any]], regime: str) -> list[dict[str, 
         for one in (before, task, mix, only, ok_before, ok_task, ok_mix, ok_only)
     ]
     if regime == "rare":
+        halves = {
+            name: [one["half"] for one in by[name]["by_seed"]] for name in ("behaviour-reward", "mirl") if name in by
+        }
+        slow, fast = halves.get("behaviour-reward", []), halves.get("mirl", [])
+        reached = [one for one in fast if one is not None]
+        sooner = len(reached) == len(fast) and (None in slow or _mean(reached) < _mean(filter(None, slow)))
         return [
             claim("half and half: the held-out rate falls by >= 43 %", v[2] <= 0.57 * v[0], before, mix),
             claim(
@@ -113,6 +119,11 @@ def expectations(rows: Sequence[dict[str, Any]], regime: str) -> list[dict[str, 
                 ok_task,
                 ok_mix,
             ),
+            {
+                "says": "half and half: fewer tokens until the rate from held-out prefixes is 43 % lower than task starts need",
+                "held": sooner if slow and fast else None,
+                "figures": (_mean(reached) if reached else None, None if None in slow or not slow else _mean(slow)),
+            },
             claim(
                 "prefixes only: breaks earlier steps (success > 5 points below half and half)",
                 v[7] < v[6] - 0.05,
@@ -158,7 +169,10 @@ def markdown(tables: dict[str, list[dict[str, Any]]]) -> str:
         lines.append("")
         for claim in expectations(rows, regime):
             said = {True: "held", False: "did not hold", None: "not told"}[claim["held"]]
-            figures = " / ".join("?" if one is None else f"{one:.3f}" for one in claim["figures"])
+            figures = " / ".join(
+                "not reached" if one is None else f"{one:.3f}" if one <= 1 else f"{one:,.0f}"
+                for one in claim["figures"]
+            )
             lines.append(f"* {claim['says']}: **{said}** ({figures})")
         lines.append("")
     return "\n".join(lines)
