@@ -28,13 +28,12 @@ from misstep.profile.judges import (
     CatalogueJudge,
     EquivalenceJudge,
     ModelBehaviourJudge,
-    alike,
     of_catalogue,
     of_error_type,
-    similarity,
     told,
     window,
 )
+from misstep.profile.likeness import alike, similarity
 from misstep.profile.lines import LinesError
 from misstep.profile.rubric import (
     Item,

@@ -12,11 +12,12 @@ import pytest
 from misstep.catalogue import Misstep, get
 from misstep.models.errors import Rejected, Unreachable
 from misstep.profile.judges import CatalogueJudge, Ruling
+from misstep.profile.likeness import similarity
 from misstep.sandbox import SandboxError
 from misstep.sandbox.tasks import NoReward, Task, Verdict
 from misstep.train.codec import ByteCodec
 from misstep.train.episode import Action, Attempt, Shown
-from misstep.train.equivalence import Equivalence, similarity
+from misstep.train.equivalence import Equivalence
 from misstep.train.judging import IN_A_ROW, Behaving, Comparing
 from misstep.train.prefixes import Prefix, Target, Turn, step_of
 from misstep.train.rewards import (

@@ -7,7 +7,19 @@ from .fold import Firing, Fold, Judgement, judge
 
 _PARTS = {"base", "fold", "examples"}
 
-__all__ = ["Firing", "Fold", "Judgement", "Misstep", "NoState", "Policy", "Verdict", "get", "judge", "missteps"]
+__all__ = [
+    "Firing",
+    "Fold",
+    "Judgement",
+    "Misstep",
+    "NoState",
+    "Policy",
+    "Verdict",
+    "definition",
+    "get",
+    "judge",
+    "missteps",
+]
 
 
 _found: tuple[Misstep, ...] | None = None
@@ -47,3 +59,12 @@ def get(id: str) -> Misstep:
         if misstep.id == id:
             return misstep
     raise KeyError(id)
+
+
+def definition(misstep: Misstep) -> str:
+    """What it is, by its page, on one line; its name where the page does not say."""
+    import sys
+
+    page = sys.modules[type(misstep).__module__].__doc__ or ""
+    what = page.partition("## What it is")[2].partition("\n## ")[0]
+    return " ".join(what.split()) or misstep.name

@@ -7,7 +7,6 @@ deterministic judge of the catalogue comes first where there is a detector, behi
 from __future__ import annotations
 
 import asyncio
-import difflib
 import hashlib
 import json
 from collections import Counter
@@ -15,9 +14,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from misstep.catalogue import Misstep, get
+from misstep.catalogue import Misstep, definition, get
 from misstep.catalogue.fold import judge as fold
 from misstep.models import ModelError
+from misstep.profile.likeness import SIMILAR, alike
 from misstep.profile.localizer import KINDS
 from misstep.profile.prompts import Prompt, load
 from misstep.profile.view import Room, Views
@@ -37,8 +37,6 @@ M = 3
 """Steps after a prefix that are judged (MiRL's m; 1 to 5; the default is ours)."""
 SECONDS = 600.0
 """Of one question, with all its tries and its wait for a free connection."""
-SIMILAR = 0.95
-"""Similarity of two steps from which no judge is asked (PivotRL)."""
 BEFORE = Room(task=6_000, prefix=6_000, text=800, output=800)
 """Of what came before the judged steps."""
 JUDGED = Room(prefix=24_000, text=3_000, output=3_000)
@@ -341,23 +339,6 @@ def _consistent(made: Compared) -> str | None:
     return "answer is yes if all four points are true, and only then"
 
 
-def similarity(one: str, other: str) -> float:
-    """0 to 1; white space counts once. 1 for two empty texts."""
-    a, b = " ".join(one.split()), " ".join(other.split())
-    if a == b:
-        return 1.0
-    return difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()
-
-
-def alike(one: str, other: str, least: float = SIMILAR) -> bool:
-    """Whether two texts are at least so similar. The bounds are cheap, and rule out most pairs of long texts."""
-    a, b = " ".join(one.split()), " ".join(other.split())
-    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
-    return a == b or (
-        matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least
-    )
-
-
 class EquivalenceJudge(Asking):
     """May a candidate step stand for the reference (PivotRL)? Not the other way round.
 
@@ -402,11 +383,7 @@ class EquivalenceJudge(Asking):
 
 def of_catalogue(misstep: Misstep, examples: Sequence[str] = ()) -> Behaviour:
     """A misstep of the catalogue as a type to look for: its page says what it is."""
-    import sys
-
-    page = sys.modules[type(misstep).__module__].__doc__ or ""
-    what = page.partition("## What it is")[2].partition("\n## ")[0]
-    return Behaviour(misstep.id, misstep.name, " ".join(what.split()) or misstep.name, tuple(examples))
+    return Behaviour(misstep.id, misstep.name, definition(misstep), tuple(examples))
 
 
 def digest(identity: dict[str, Any]) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Protocol, runtime_checkable
 
+from misstep.profile.likeness import SIMILAR, alike
 from misstep.train.rewards import Counts, Score, within
-
-SAME = 0.95
-"""Similarity of the two texts from which no judge is asked (PivotRL)."""
 
 
 @runtime_checkable
@@ -20,12 +17,6 @@ class EquivalenceJudge(Protocol):
         ...
 
 
-def similarity(one: str, other: str) -> float:
-    """0 to 1; white space counts once. 1 for two empty texts."""
-    a, b = " ".join(one.split()), " ".join(other.split())
-    return difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()
-
-
 class Equivalence:
     """1 where the candidate does what the reference does, else 0; without a judge, alike texts only."""
 
@@ -35,7 +26,7 @@ class Equivalence:
         self,
         judge: EquivalenceJudge | None = None,
         *,
-        same: float = SAME,
+        same: float = SIMILAR,
         seconds: float = 120.0,
         counts: Counts | None = None,
     ) -> None:
@@ -46,7 +37,7 @@ class Equivalence:
         """Of a candidate step in the state that `before` tells; a turn without a command is 0."""
         if candidate is None:
             return self.counts.add(self.name, Score(0.0, "no command"))
-        if similarity(reference, candidate) >= self.same:
+        if alike(reference, candidate, self.same):
             return self.counts.add(self.name, Score(1.0, "alike"))
         if self.judge is None:
             return self.counts.add(self.name, Score(0.0, "another text"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from misstep.catalogue import Misstep
+from misstep.catalogue import Misstep, definition
 from misstep.catalogue.fold import judge
 from misstep.profile import labelling, tokens
 from misstep.profile.labels import StepLabel
@@ -52,9 +51,7 @@ class Found:
 
 def target_of(misstep: Misstep) -> Target:
     """A misstep of the catalogue as a target; its page says what it is."""
-    page = sys.modules[type(misstep).__module__].__doc__ or ""
-    what = page.partition("## What it is")[2].partition("\n## ")[0]
-    return Target(misstep.id, "catalogue", misstep.name, " ".join(what.split()) or misstep.name)
+    return Target(misstep.id, "catalogue", misstep.name, definition(misstep))
 
 
 def trajectories(paths: Iterable[str], found: Found) -> Iterator[tuple[str, int, Trajectory]]:
