@@ -640,7 +640,9 @@ def small(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """A store on a file system of 16 MB."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=755", "tmpfs", folder], capture_output=True).returncode:
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=16m,mode=755", "tmpfs", folder], capture_output=True
+        ).returncode:
             pytest.skip("only root can mount a small disk")
         try:
             yield Path(folder)

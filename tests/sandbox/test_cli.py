@@ -166,14 +166,22 @@ def test_a_relative_place(root: Root) -> None:
         Path(folder).chmod(0o755)
         env = {**os.environ, "MISSTEP_SANDBOX_DIR": "here"}
         program = "from misstep.cli import main; main()"
-        run = subprocess.run([sys.executable, "-c", program, "sandbox", "run", "echo ok"], capture_output=True, text=True, env=env, cwd=folder)
+        run = subprocess.run(
+            [sys.executable, "-c", program, "sandbox", "run", "echo ok"],
+            capture_output=True,
+            text=True,
+            env=env,
+            cwd=folder,
+        )
         assert (run.stdout, run.stderr) == ("ok\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(root: Root, number: int) -> None:
     program = [sys.executable, "-c", "from misstep.cli import main; main()", "sandbox", "run"]
-    run = subprocess.Popen([*program, "setsid sleep 4959 & sleep 4959"], start_new_session=True, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        [*program, "setsid sleep 4959 & sleep 4959"], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
 
     def living() -> int:
         return int(subprocess.run(["pgrep", "-fc", "^sleep 4959"], capture_output=True, text=True).stdout)

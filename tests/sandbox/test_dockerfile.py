@@ -73,8 +73,6 @@ def test_instructions(root: Root, tmp_path: Path) -> None:
         assert box.exec("cat renamed.txt").text == "changed\n"
 
 
-
-
 def shown(root: Root, tmp_path: Path, text: str, command: str, **options: object) -> str:
     """What a command prints in the root of a Dockerfile."""
     with BubblewrapSandbox(image.build(context(tmp_path, text), root, **options)) as box:  # type: ignore[arg-type]
@@ -167,9 +165,7 @@ RUN <<-TABS
 RUN echo $((1<<2)) > /shift
 """
     seen = shown(root, tmp_path, text, "cat /script /shell /raw /made/one.txt /made/two.txt /tabs /shift")
-    assert seen == (
-        "2\nhello world\n'$NAME' \"it\"\nhello world \"quoted\" it's $NAME\nraw $NAME\ntabs\n4\n"
-    )
+    assert seen == ('2\nhello world\n\'$NAME\' "it"\nhello world "quoted" it\'s $NAME\nraw $NAME\ntabs\n4\n')
 
 
 def test_lines_go_on(root: Root, tmp_path: Path) -> None:
@@ -303,7 +299,12 @@ def test_docker_builds_the_same(root: Root, tmp_path: Path) -> None:
         entry.size, entry.uid, entry.gid, entry.mode = 3, 7, 8, 0o640
         tar.addfile(entry, io.BytesIO(b"abc"))
     script = f"docker build -q --network none -t misstep-test:one {file.parent} >&2 && docker run --rm --network none misstep-test:one bash -c {shlex.quote(LOOK)}; docker rmi -f misstep-test:one >&2"
-    run = subprocess.run([SCRIPTS / "with-dockerd", "bash", "-c", script], capture_output=True, text=True, env={**os.environ, "MISSTEP_PYTHON": sys.executable})
+    run = subprocess.run(
+        [SCRIPTS / "with-dockerd", "bash", "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MISSTEP_PYTHON": sys.executable},
+    )
     if run.returncode == 77:
         pytest.skip(run.stderr.strip().splitlines()[-1])
     assert "unpacked/inner/file" in run.stdout, run.stderr
@@ -322,7 +323,7 @@ def test_docker_builds_the_same(root: Root, tmp_path: Path) -> None:
         ("FROM a b c d\n", ":1: FROM expected IMAGE [AS NAME]"),
         ("FROM misstep-base\n\nRUN echo why; exit 4\n", ":3: RUN ended with 4: why"),
         ("FROM misstep-base\nUSER nemo\nRUN true\n", ":3: RUN did not start: there is no user nemo"),
-        ("FROM misstep-base\nRUN [\"nonesuch\"]\n", ":2: RUN did not start: nonesuch: No such file"),
+        ('FROM misstep-base\nRUN ["nonesuch"]\n', ":2: RUN did not start: nonesuch: No such file"),
         ("FROM misstep-base\nRUN --mount=type=secret,id=x true\n", ":2: RUN --mount=type=secret,id=x is not read here"),
         ("FROM misstep-base\nRUN --mount=from=x,target=/y true\n", ":2: RUN --mount="),
         ("FROM misstep-base\nCOPY absent /x\n", ":2: COPY absent does not exist"),
@@ -335,7 +336,10 @@ def test_docker_builds_the_same(root: Root, tmp_path: Path) -> None:
         ("FROM misstep-base\nADD https://example.org/x /x\n", ":2: ADD of an address"),
         ("FROM misstep-base\nCOPY --from=other a b\n", ":2: no root stands for the image other"),
         ("FROM misstep-base\nCOPY --from=3 a b\n", ":2: COPY --from=3: there is no such stage before this one"),
-        ("FROM misstep-base AS a\nFROM misstep-base\nCOPY --from=a /absent /x\n", ":3: COPY --from: /absent does not exist there"),
+        (
+            "FROM misstep-base AS a\nFROM misstep-base\nCOPY --from=a /absent /x\n",
+            ":3: COPY --from: /absent does not exist there",
+        ),
         ("FROM misstep-base\nONBUILD RUN x\n", ":2: ONBUILD is not read here"),
         ("FROM misstep-base\nFETCH x\n", ":2: FETCH is no instruction of a Dockerfile"),
         ("FROM misstep-base\n<html>\n", ":2: expected an instruction"),
@@ -343,7 +347,7 @@ def test_docker_builds_the_same(root: Root, tmp_path: Path) -> None:
         ("FROM misstep-base\nSHELL /bin/bash\n", ":2: SHELL expected an array"),
         ("FROM misstep-base\nENV A\n", ":2: ENV expected NAME=VALUE"),
         ("FROM misstep-base\nENV A=1 B\n", ":2: ENV expected NAME=VALUE, found B"),
-        ("FROM misstep-base\nENV A=\"${B:?no B here}\"\n", ":2: ENV needs B: no B here"),
+        ('FROM misstep-base\nENV A="${B:?no B here}"\n', ":2: ENV needs B: no B here"),
         ("FROM misstep-base\nENV A=${B!}\n", ":2: ENV has a substitution that is not known"),
         ("FROM misstep-base\nENV A=${B:-x\n", ":2: ENV has a substitution that is not closed"),
         ("FROM misstep-base\nENV A='x\n", ":2: ENV has a quote that is not closed"),
@@ -383,7 +387,7 @@ def test_a_file_that_is_none(root: Root, tmp_path: Path) -> None:
         ("${B:-${A}2} ${B:-$P}", "12 /usr/lib/x.tar.gz"),
         ("${P#*/} ${P##*/} ${P%.*} ${P%%.*}", "usr/lib/x.tar.gz x.tar.gz /usr/lib/x.tar /usr/lib/x"),
         ("${P/\\//-} ${P//\\//-} ${P/lib/}", "-usr/lib/x.tar.gz -usr-lib-x.tar.gz /usr//x.tar.gz"),
-        (r"\$A '$A' \"$A\" a\ b", "$A $A \"1\" a b"),
+        (r"\$A '$A' \"$A\" a\ b", '$A $A "1" a b'),
         ("\"a 'b' ${A}\"", "a 'b' 1"),
         ("$ $1 a$", "$ $1 a$"),
         ("${A:?x}", "1"),

@@ -80,7 +80,9 @@ class TestAsAShell:
         assert terminal.run(f"echo {'x' * 100_000}").output == "x" * 100_000 + "\n"
         assert terminal.run("seq 100000").output == "".join(f"{i}\n" for i in range(1, 100_001))
 
-    def test_a_time_limit_spares_the_shell_and_older_jobs(self, box: BubblewrapSandbox, terminal: TerminalShell) -> None:
+    def test_a_time_limit_spares_the_shell_and_older_jobs(
+        self, box: BubblewrapSandbox, terminal: TerminalShell
+    ) -> None:
         terminal.run("x=1; sleep 77 &")
         seen = terminal.run("echo begun; setsid sleep 78 & sleep 79", timeout=0.3)
         assert (seen.output.splitlines()[0], seen.exit_code, seen.timed_out) == ("begun", 124, True)
@@ -233,7 +235,9 @@ class TestKeys:
 class TestItsEnd:
     def test_closing_it_hangs_up(self, box: BubblewrapSandbox) -> None:
         with box.terminal() as terminal:
-            terminal.run("sleep 81 & nohup sleep 82 >/dev/null 2>&1 & setsid sleep 83 & disown -a; sleep 84 & sleep 0.1")
+            terminal.run(
+                "sleep 81 & nohup sleep 82 >/dev/null 2>&1 & setsid sleep 83 & disown -a; sleep 84 & sleep 0.1"
+            )
             terminal.send("sleep 85", "Enter")
             end = time.monotonic() + 5
             while "sleep 85" not in [p.command for p in box.processes()]:

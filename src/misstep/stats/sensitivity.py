@@ -89,7 +89,9 @@ def gee(counts: Sequence[tuple[Count, Count]], level: float = 0.95) -> Sensitivi
     if not all(n for _, n in totals):
         return missing("an arm has no attempts")
     if tasks < MIN_TASKS:
-        return missing(f"{tasks} {'task is' if tasks == 1 else 'tasks are'} too few for its variance: it needs {MIN_TASKS}")
+        return missing(
+            f"{tasks} {'task is' if tasks == 1 else 'tasks are'} too few for its variance: it needs {MIN_TASKS}"
+        )
     for passed, n in totals:
         if passed in (0, n):
             return missing(f"{'no' if passed == 0 else 'every'} attempt of one arm passed: its odds are not finite")

@@ -17,7 +17,12 @@ def probe() -> dict[str, object]:
     from misstep.sandbox import Limits, cgroups, native, owner, roots
     from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
-    native.tools.cache_clear(), native.user_namespace.cache_clear(), cgroups.places.cache_clear(), roots.host.cache_clear()
+    (
+        native.tools.cache_clear(),
+        native.user_namespace.cache_clear(),
+        cgroups.places.cache_clear(),
+        roots.host.cache_clear(),
+    )
     with BubblewrapSandbox(roots.host(), limits=Limits(memory_mb=64, processes=20, cpus=0.25)) as box:
         eater = box.exec(["/usr/bin/python3", "-c", "x = bytearray(300 << 20); print(len(x))"], timeout=60)
         forks = box.exec(["/bin/sh", "-c", "for i in $(seq 60); do sleep 5 & done"], timeout=60)
