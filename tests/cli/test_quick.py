@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import click
 import pytest
 
@@ -66,3 +69,9 @@ def test_it_knows_every_option():
             option = shown.pop(word)
             assert (option.name, option.is_flag, option.multiple) == (name, is_flag, multiple)
     assert set(shown) == {"--debug"}
+
+
+def test_the_module_is_the_command() -> None:
+    run = subprocess.run([sys.executable, "-m", "misstep", "--version"], capture_output=True, text=True)
+    assert run.returncode == 0
+    assert run.stdout.startswith("misstep ")
