@@ -83,9 +83,12 @@ def test_what_is_missing_is_not_told():
 
 
 def test_tokens_until_the_rate_has_fallen():
-    assert table.half({"curve": [[0, 20, 25], [100, 15, 25], [200, 11, 25], [300, 0, 25]]}) == 200
-    assert table.half({"curve": [[0, 20, 25], [100, 15, 25]]}) is None
-    assert table.half({"curve": []}) is None
+    at_the_end = {"prefixes": _lines(("a", 1, 1), ("b", 0, 1), ("c", None, 1))}
+    seen = {"tokens": 400, "evaluation": at_the_end}
+    assert table.half({"curve": [[0, 20, 25], [100, 15, 25], [200, 11, 25], [300, 0, 25]], **seen}) == 200
+    assert table.half({"curve": [[0, 20, 20], [100, 15, 20]], **seen}) == 400
+    assert table.half({"curve": [[0, 16, 20], [100, 15, 20]], **seen}) is None
+    assert table.half({"curve": [], **seen}) is None
 
 
 def _attempt(task: tasks.TinyTask, actions: tuple[Action, ...]) -> Attempt:

@@ -60,12 +60,15 @@ def row(cells: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def half(one: dict[str, Any]) -> int | None:
-    """Tokens of training after which the probed rate was at most 57 % of the one before (43 % lower); None: never seen."""
-    curve = one["curve"]
+    """Tokens of training after which the rate from held-out prefixes was at most 57 % of the one before (43 % lower): at a probe on the
+    way, or at the end; None: never seen."""
+    curve = [point for point in one["curve"] if point[2]]
     if not curve or not curve[0][1]:
         return None
     goal = 0.57 * curve[0][1] / curve[0][2]
-    return next((tokens for tokens, k, n in curve[1:] if n and k / n <= goal), None)
+    told = [line[MISSTEP] for line in one["evaluation"]["prefixes"] if line[MISSTEP] is not None]
+    points = [*curve[1:], *([[one["tokens"], sum(told), len(told)]] if told else [])]
+    return next((tokens for tokens, k, n in points if k / n <= goal), None)
 
 
 def _mean(values: Iterable[float]) -> float:
