@@ -74,7 +74,7 @@ def test_a_row_and_the_expectations_by_hand():
         [[0, 8, 9], [60, 2, 9]],
     )
     sooner = table.expectations(table.table(cells)["rare"], "rare")[3]
-    assert sooner["held"] is True and sooner["figures"] == (50, None)
+    assert sooner["held"] is True and sooner["figures"] == (50, 100)
 
 
 def test_what_is_missing_is_not_told():
