@@ -119,6 +119,11 @@ def test_bad_input_is_one_line(root: Root, words: list[str], said: str) -> None:
         ({"command": "x", "timed_out": 1}, ":2: expected true or false for timed_out, found '1'"),
         ({"command": "x", "exit_code": True}, ":2: expected a whole number for exit_code, found 'True'"),
         ({"command": "x", "cwd": ["/"]}, ":2: expected a text for cwd"),
+        ({"command": "x", "cwd": "/a\0b"}, ":2: cwd has a NUL character"),
+        ({"command": "x \ud800"}, ":2: the command has half a character"),
+        ({"command": "x", "timeout": -5}, ":2: expected 0 to 1e+12 for timeout, found -5"),
+        ({"command": "x", "timeout": 10**400}, ":2: expected 0 to 1e+12 for timeout, found 1000"),
+        ({"command": "x", "seconds": float("nan")}, ":2: expected 0 to 1e+12 for seconds, found nan"),
     ],
 )
 def test_a_bad_line_of_a_recording_is_named(tmp_path: Path, row: dict, said: str) -> None:
@@ -128,7 +133,44 @@ def test_a_bad_line_of_a_recording_is_named(tmp_path: Path, row: dict, said: str
     assert said in shown and shown.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({"lasting": "no"}, ":1: expected true or false for lasting, found 'no'"),
+        ({"workdir": "app"}, ":1: expected an absolute path for workdir, found 'app'"),
+        ({"workdir": "/a\0b"}, ":1: workdir has a NUL character"),
+    ],
+)
+def test_a_bad_head_of_a_recording_is_named(tmp_path: Path, head: dict, said: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps({"schema": "misstep.recording/1", **head}) + '\n{"command": "true"}\n')
+    shown = misstep("replay", path, code=2)
+    assert said in shown and shown.count("\n") == 1
+
+
+def test_a_line_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"schema": "misstep.recording/1"}\n' + "[" * 100_000 + "\n")
+    assert ":2: expected a JSON object" in misstep("replay", path, code=2)
+
+
+def test_an_output_that_is_missing_is_unknown(root: Root, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"schema": "misstep.recording/1"}\n{"command": "true"}\n')
+    assert json.loads(misstep("replay", path, "--json", code=1))["grade"] == "unknown"
+
+
+def test_a_root_without_a_name_and_a_release_that_is_none() -> None:
+    assert "'' is no root: host" in misstep("sandbox", "run", "--root", "", "true", code=2)
+    assert "'../x' is no name of a Debian release" in misstep("sandbox", "build", "--suite", "../x", code=2)
+
+
+def test_the_options_of_a_program_are_its_own(root: Root) -> None:
+    assert misstep("sandbox", "run", "echo", "-e", "--root", "x") == "--root x\n"
+
+
 def test_a_step_or_a_folder_that_is_none(recording: Path) -> None:
+    assert "expected the number of a command after #" in misstep("replay", f"{recording}#\u00b2", code=2)
     assert "it has 4 of them: 9 is beyond" in misstep("replay", f"{recording}#9", code=2)
     assert "expected an absolute path" in misstep("replay", recording, "--workdir", "app", code=2)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.sandbox import Root, SandboxError, native, replay, tasks
+from misstep.sandbox import Root, SandboxError, checking, native, replay, tasks
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 from misstep.sandbox.record import Recorder, read
 
@@ -120,12 +120,77 @@ def test_a_verifier_without_a_reward_says_nothing_of_the_attempt(tools: Root, tm
         assert task.verify(box).rewards == {"a": 1.0, "b": 0.5}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "head -c 100000 /dev/zero | tr '\\0' '[' > /logs/verifier/reward.json",
+        "echo '{\"a\": 1'$(printf %0400d)'}' > /logs/verifier/reward.json",
+        "head -c 2000000 /dev/zero | tr '\\0' ' ' > /logs/verifier/reward.txt; echo 1 >> /logs/verifier/reward.txt",
+    ],
+    ids=["deep", "large", "long"],
+)
+def test_what_cannot_be_a_reward_is_none(tools: Root, tmp_path: Path, line: str) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test.sh").write_text(line + "\n")
+    (tmp_path / "task.toml").write_text("")
+    with BubblewrapSandbox(tools) as box, pytest.raises(tasks.NoReward, match="ended with 0 and no reward"):
+        tasks.Task.load(tmp_path).verify(box)
+
+
 def test_a_bad_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="no task folder"):
         tasks.Task.load(tmp_path)
     (tmp_path / "task.toml").write_text("= 1")
     with pytest.raises(SandboxError, match=r"task\.toml: "):
         tasks.Task.load(tmp_path)
+    (tmp_path / "task.toml").write_bytes(b'a = "\xff"')
+    with pytest.raises(SandboxError, match=r"task\.toml: expected text in UTF-8"):
+        tasks.Task.load(tmp_path)
+    (tmp_path / "task.toml").unlink()
+    (tmp_path / "task.toml").mkdir()
+    with pytest.raises(SandboxError, match=r"no task folder: expected a file: task\.toml"):
+        tasks.Task.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('[environment]\nenv = "x"', "[environment] env: expected a table of names and values, found 'x'"),
+        ('[solution.env]\n"A=B" = "x"', "[solution] env: 'A=B' cannot be a variable"),
+        ('[verifier.env]\nA = "a\\u0000"', "[verifier] env: 'A' cannot be a variable"),
+        ("[environment]\nworkdir = 3", "[environment] workdir: expected a path, found 3"),
+        ("[environment]\nmemory_mb = -5", "[environment] memory_mb: expected a number above 0, found -5"),
+    ],
+)
+def test_a_bad_setting_is_said_once_and_nothing_is_run(tools: Root, tmp_path: Path, line: str, said: str) -> None:
+    folder = _made(tmp_path, line)
+    report = checking.check(tasks.Task.load(folder), tools)
+    assert (report.verdict, report.deliveries) == ("unknown", [])
+    assert report.why == (f"{folder / 'task.toml'}: {said}",)
+
+
+def test_an_instruction_that_cannot_be_read_is_named(tools: Root, tmp_path: Path) -> None:
+    folder = _made(tmp_path, "")
+    for make, said in (
+        (lambda path: path.write_bytes(b"\xff"), "expected text in UTF-8"),
+        (os.mkfifo, "expected a file"),  # which would be waited for
+        (lambda path: None, "No such file or directory"),
+    ):
+        (folder / "instruction.md").unlink(missing_ok=True)
+        make(folder / "instruction.md")
+        assert checking.check(tasks.Task.load(folder), tools).why == (f"{folder / 'instruction.md'}: {said}",)
+
+
+def _made(folder: Path, settings: str) -> Path:
+    for name, text in {
+        "environment/Dockerfile": "FROM misstep-base\n",
+        "tests/test.sh": "true\n",
+        "task.toml": settings,
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "instruction.md").write_text("Do it.\n")
+    return folder
 
 
 @pytest.mark.slow

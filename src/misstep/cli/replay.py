@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def _recording(name: str) -> Recording:
         recording = record.read(Path(path))
         if not step:
             return recording
-        if not step.isdigit():
+        if not re.fullmatch(r"\d{1,9}", step):
             raise Failure(f"{name}: expected the number of a command after #")
         if int(step) > len(recording.commands):
             raise Failure(f"{name}: it has {len(recording.commands)} of them: {step} is beyond")

@@ -68,7 +68,7 @@ def build(suite: str, force: bool) -> None:
     click.echo(done)
 
 
-@command.command("run")
+@command.command("run", context_settings={"allow_interspersed_args": False})  # a program's options are its own
 @click.argument("words", metavar="COMMAND", nargs=-1, required=True)
 @click.option("--root", default="host", show_default=True, help="host, base, a tar or a directory.")
 @click.option(

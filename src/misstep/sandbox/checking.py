@@ -123,6 +123,11 @@ def check(
     if why:
         return report("unknown", why)
     try:
+        task.settle()
+        named = sorted(set(_PATH.findall(task.instruction)))
+    except SandboxError as error:
+        return report("unknown", str(error))
+    try:
         built = image.build(task.path / "environment" / "Dockerfile", root, network=network)
         missing = _missing(task, built)
     except SandboxError as error:
@@ -137,7 +142,6 @@ def check(
     if has_oracle:
         done += [_deliver(ready, ORACLE, attempt) for _ in range(repeat)]
     done.append(_deliver(ready, NOTHING, lambda: _untouched(ready, built, ())))
-    named = sorted(set(_PATH.findall(task.instruction)))
     if named:
         empty = _deliver(ready, EMPTY, lambda: _untouched(ready, built, named))
         done += [empty] if empty.exit_code != _NO_NEW_FILE else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,7 @@ _FRESH = {"codex", "gemini-cli", "qwen-code", "mini-swe-agent", "opencode", "cop
 
 
 _NUMBER = (int, float)
+_MOST = 1e12  # seconds; more is no time
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "exit_code": int, "seconds": _NUMBER, "timeout": _NUMBER, "started": _NUMBER, "step": int, "cwd": str, "timed_out": bool,
     "trimmed": bool,
@@ -117,13 +119,21 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         for number, line in enumerate(file, 1):
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 if not line.endswith("\n"):
                     return  # the last line of a recording that was broken off
                 raise SandboxError(f"{path}:{number}: expected a JSON object") from None
             if not isinstance(row, dict):
                 raise SandboxError(f"{path}:{number}: expected a JSON object")
             yield number, row
+
+
+def _plain(path: Path, number: int, what: str, text: object) -> None:
+    """Raises where a text cannot be given to a program."""
+    if isinstance(text, str) and "\0" in text:
+        raise SandboxError(f"{path}:{number}: {what} has a NUL character")
+    if isinstance(text, str) and re.search("[\ud800-\udc7f\udd00-\udfff]", text):  # the others stand for bytes
+        raise SandboxError(f"{path}:{number}: {what} has half a character (a lone surrogate)")
 
 
 def is_recording(path: Path) -> bool:
@@ -145,13 +155,18 @@ def read(path: Path) -> Recording:
     _, head = next(rows, (0, {}))
     if head.get("schema") != SCHEMA:
         raise SandboxError(f"{path}:1: expected a recording of schema {SCHEMA}")
+    lasting, workdir = head.get("lasting", True), head.get("workdir")
+    if not isinstance(lasting, bool):
+        raise SandboxError(f"{path}:1: expected true or false for lasting, found {str(lasting)[:40]!r}")
+    if workdir is not None and not (isinstance(workdir, str) and workdir.startswith("/")):
+        raise SandboxError(f"{path}:1: expected an absolute path for workdir, found {str(workdir)[:40]!r}")
+    _plain(path, 1, "workdir", workdir)
     commands = []
     for number, row in rows:
-        command, output = row.get("command"), row.get("output", "")
-        if not isinstance(command, str) or not isinstance(output, str):
+        command, output = row.get("command"), row.get("output")  # none: it is not known
+        if not isinstance(command, str) or not isinstance(output, str | None):
             raise SandboxError(f"{path}:{number}: expected the texts command and output")
-        if "\0" in command:
-            raise SandboxError(f"{path}:{number}: the command has a NUL character")
+        _plain(path, number, "the command", command)
         known: dict[str, object] = {
             name: value for name, value in row.items() if name in Recorded.__match_args__ and name != "edits"
         }
@@ -159,11 +174,11 @@ def read(path: Path) -> Recording:
             value = known.get(name)
             if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) is not (kinds is bool)):
                 raise SandboxError(f"{path}:{number}: expected {_WORDS[kinds]} for {name}, found {str(value)[:40]!r}")
+            if kinds is _NUMBER and value is not None and not 0 <= value <= _MOST:  # type: ignore[operator]
+                raise SandboxError(f"{path}:{number}: expected 0 to {_MOST:g} for {name}, found {str(value)[:40]}")
+        _plain(path, number, "cwd", known.get("cwd"))
         commands.append(Recorded(**{**known, "output": output}))  # type: ignore[arg-type]
-    workdir = head.get("workdir")
-    return Recording(
-        tuple(commands), bool(head.get("lasting", True)), workdir if isinstance(workdir, str) else None, str(path)
-    )
+    return Recording(tuple(commands), lasting, workdir, str(path))
 
 
 def _comparable(call: Call, result: Result | None) -> tuple[str | None, int | None]:

@@ -7,6 +7,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -210,6 +211,8 @@ def build_base(
         Unavailable: neither is installed.
         SandboxError: the build failed.
     """
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", suite):
+        raise SandboxError(f"{suite!r} is no name of a Debian release: expected one as bookworm or trixie")
     done = base_tar(suite)
     part = done.with_suffix(".part")
     if shutil.which("mmdebstrap"):
@@ -252,8 +255,8 @@ def find(name: str) -> Root:
             raise SandboxError("the Debian base is not built yet: misstep sandbox build")
         return from_tar(built)
     path = Path(name)
-    if path.is_dir():
+    if name and path.is_dir():
         return Root(path.name, (path.resolve(),))
     if path.is_file():
         return from_tar(path)
-    raise SandboxError(f"{name} is no root: host, base, a tar, or a directory")
+    raise SandboxError(f"{name or repr(name)} is no root: host, base, a tar, or a directory")

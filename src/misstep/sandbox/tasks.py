@@ -21,6 +21,19 @@ from misstep.sandbox.base import Limits, Process, Root, SandboxError
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
 VERIFIER_LOGS = "/logs/verifier"
+_MOST_REWARD = 1 << 20  # bytes; what is longer is no reward
+
+
+def _text(path: Path) -> str:
+    """A file of a task folder. A pipe would never end, so it has to be a regular file."""
+    if path.exists() and not path.is_file():
+        raise SandboxError(f"{path}: expected a file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SandboxError(f"{path}: expected text in UTF-8") from error
+    except OSError as error:
+        raise SandboxError(f"{path}: {error.strerror}") from error
 
 
 class NoReward(SandboxError):
@@ -41,11 +54,12 @@ class Task:
         Raises:
             SandboxError: it is none, or its task.toml cannot be read.
         """
+        if not (path / "task.toml").is_file():
+            why = "expected a file" if (path / "task.toml").exists() else "No such file or directory"
+            raise SandboxError(f"{path} is no task folder: {why}: task.toml")
         try:
-            settings = tomllib.loads((path / "task.toml").read_text())
-        except OSError as error:
-            raise SandboxError(f"{path} is no task folder: {error.strerror}: task.toml") from error
-        except tomllib.TOMLDecodeError as error:
+            settings = tomllib.loads(_text(path / "task.toml"))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise SandboxError(f"{path / 'task.toml'}: {error}") from error
         return cls(path, settings)
 
@@ -56,7 +70,7 @@ class Task:
     @property
     def instruction(self) -> str:
         """What the agent is asked."""
-        return (self.path / "instruction.md").read_text().strip()
+        return _text(self.path / "instruction.md").strip()
 
     @property
     def wrong(self) -> list[Path]:
@@ -98,7 +112,36 @@ class Task:
     @property
     def env(self) -> dict[str, str]:
         """Variables that task.toml gives every command."""
-        return {str(name): str(value) for name, value in dict(self._section("environment").get("env", {})).items()}
+        return self.variables("environment")
+
+    def variables(self, section: str) -> dict[str, str]:
+        """Variables that a section of task.toml gives.
+
+        Raises:
+            SandboxError: they are no table, or cannot be a program's.
+        """
+        given = self._section(section).get("env", {})
+        where = f"{self.path / 'task.toml'}: [{section}] env"
+        if not isinstance(given, Mapping):
+            raise SandboxError(f"{where}: expected a table of names and values, found {str(given)[:40]!r}")
+        named = {str(name): str(value) for name, value in given.items()}
+        for name, value in named.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise SandboxError(f"{where}: {name!r} cannot be a variable")
+        return named
+
+    def settle(self) -> None:
+        """Reads all of task.toml that a sandbox, a delivery and the verifier need.
+
+        Raises:
+            SandboxError: naming what is not as it should be.
+        """
+        _ = self.limits, self.verifier_seconds
+        for section in ("environment", "solution", "verifier"):
+            self.variables(section)
+        workdir = self._section("environment").get("workdir")
+        if workdir is not None and (not isinstance(workdir, str) or "\0" in workdir):
+            raise SandboxError(f"{self.path / 'task.toml'}: [environment] workdir: expected a path, found {workdir!r}")
 
     def sandbox(self, root: Root) -> BubblewrapSandbox:
         """A sandbox of the task, not yet started."""
@@ -116,7 +159,7 @@ class Task:
         """
         sandbox.exec(f"rm -rf {VERIFIER_LOGS} /tests && mkdir -p {VERIFIER_LOGS}", cwd="/", user="root", agent=False)
         sandbox.upload(self.path / "tests", "/tests")
-        env = {str(name): str(value) for name, value in dict(self._section("verifier").get("env", {})).items()}
+        env = self.variables("verifier")
         done = sandbox.exec(
             ["bash", "/tests/test.sh"], env=env, user="root", timeout=self.verifier_seconds, merge=True, agent=False
         )
@@ -134,11 +177,13 @@ class Task:
                 local = Path(folder, name)
                 try:
                     sandbox.download(f"{VERIFIER_LOGS}/{name}", local)
+                    if local.stat().st_size > _MOST_REWARD:
+                        continue
                     read = (
                         json.loads(local.read_text()) if name.endswith("json") else {"reward": float(local.read_text())}
                     )
                     rewards = {str(key): float(value) for key, value in read.items()}
-                except (SandboxError, ValueError, AttributeError, TypeError, UnicodeDecodeError, OSError):
+                except (SandboxError, ValueError, AttributeError, TypeError, OverflowError, RecursionError, OSError):
                     continue
                 if all(math.isfinite(value) for value in rewards.values()):
                     return rewards
@@ -154,7 +199,7 @@ class Task:
         script = script or self.path / "solution" / "solve.sh"
         with self.sandbox(root) as sandbox:
             sandbox.upload(script.parent, "/solution")
-            env = {str(name): str(value) for name, value in dict(self._section("solution").get("env", {})).items()}
+            env = self.variables("solution")
             done = sandbox.exec(["bash", f"/solution/{script.name}"], env=env, timeout=self.agent_seconds, merge=True)
             stays = sandbox.end_session() if end_session else sandbox.processes()
             return Attempt(done.text, done.exit_code, tuple(stays), self.verify(sandbox))
