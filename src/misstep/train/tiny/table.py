@@ -143,7 +143,7 @@ def expectations(rows: Sequence[dict[str, Any]], regime: str) -> list[dict[str, 
 
 _COLUMNS = (
     "recipe", "seeds", "misstep from held-out prefixes", "misstep from held-out tasks", "success, held-out tasks",
-    "success from prefixes", "turns", "tokens", "rollouts", "zero-signal", "truncated", "unknown", "tokens to -43 %",
+    "success where it may be met", "success from prefixes", "turns", "tokens", "rollouts", "zero-signal", "truncated", "unknown", "tokens to -43 %",
 )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def markdown(tables: dict[str, list[dict[str, Any]]]) -> str:
             )
             cells = [
                 one["row"], str(one["seeds"]), _shown(one["misstep_prefixes"]), _shown(one["misstep_tasks"]),
-                _shown(one["success_tasks"]), _shown(one["success_prefixes"]), f"{one['turns']:.1f}",
+                _shown(one["success_tasks"]), _shown(one["success_eligible"]), _shown(one["success_prefixes"]), f"{one['turns']:.1f}",
                 f"{one['tokens']:,.0f}", f"{one['rollouts']:,.0f}", zero, f"{one['truncated']}", f"{one['unknown']}", when,
             ]  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
