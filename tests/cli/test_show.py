@@ -83,6 +83,7 @@ def test_ids_that_start_alike(run, tmp_path: Path, making):
         ("{path}#99", "the session has the steps 0 to "),
         ("{path}#x", "after # stands a step's number"),
         ("{path}::3#1", "it holds 1 trajectories"),
+        ("{path}::\u00b2#1", "no such file"),
         ("{folder}", "a folder of several sessions"),
         ("{notes}", "no known trajectory format"),
         ("", "name a session"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from misstep.sandbox import Root, SandboxError, dockerfile, image, roots
+from misstep.sandbox import Root, SandboxError, dockerfile, image, roots, users
 from misstep.sandbox.bubblewrap import BubblewrapSandbox
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -174,6 +174,12 @@ def test_lines_go_on(root: Root, tmp_path: Path) -> None:
         "copy one.txt /copied\n"
     )
     assert shown(root, tmp_path, text, "cat /seen /copied") == "one two\nC:x\none\n"
+
+
+@pytest.mark.parametrize("key", ["\u00b2", "0:\u00b2"])
+def test_a_digit_that_is_no_number_is_a_name(key: str) -> None:
+    with pytest.raises(SandboxError, match=r"there is no (user|group) \u00b2 in the sandbox"):
+        users.look_up(key, "")
 
 
 def test_users(root: Root, tmp_path: Path) -> None:

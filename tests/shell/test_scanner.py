@@ -57,6 +57,13 @@ def test_words(text, argv):
     assert script.commands[0].argv == argv
 
 
+def test_only_ascii_digits_name_a_descriptor():
+    """bash writes both to x: the digits of others are words."""
+    for word in ("\u00b2", "\u0663"):
+        command = parse(f"echo {word}>x").commands[0]
+        assert (command.argv, [(r.op, r.fd, r.target) for r in command.redirects]) == (["echo", word], [(">", 1, "x")])
+
+
 def test_dynamic_and_globbed_positions():
     c = parse("rm -f $X \"$Y/a\" '$Z' *.o a?b [ab] 'a*'").commands[0]
     assert c.dynamic == {2, 3}

@@ -203,7 +203,7 @@ def _owner(box: BubblewrapSandbox, step: Instruction, named: str) -> User:
         return User()
     name, _, group = named.partition(":")
     try:
-        return box.who(named if group or not name.isdigit() else f"{name}:{name}")
+        return box.who(named if group or not name.isdecimal() else f"{name}:{name}")
     except SandboxError as error:
         raise step.fault(f"--chown={named}: {error}") from error
 

@@ -91,7 +91,7 @@ class _Builder:
 
     def source(self, step: Instruction, number: int, name: str) -> Root:
         """What COPY --from names: an earlier stage by name or number, or an image."""
-        earlier = int(name) if name.isdigit() else self._earlier(name, number)
+        earlier = int(name) if name.isdecimal() else self._earlier(name, number)
         if earlier is None:
             return self._image(name, step)
         if earlier >= number:

@@ -31,12 +31,12 @@ def look_up(key: str, files: str) -> User:
     people = [row for line in files.splitlines() if len(row := line.split(":")) == 7]
     bands = [row for line in files.splitlines() if len(row := line.split(":")) == 4]
     person = next((row for row in people if name in (row[0], row[2])), None)
-    if person is None and not name.isdigit():
+    if person is None and not name.isdecimal():
         raise SandboxError(f"there is no user {name} in the sandbox")
     uid, gid = (int(person[2]), int(person[3])) if person else (int(name), 0)
     if group:
         band = next((row for row in bands if group in (row[0], row[2])), None)
-        if band is None and not group.isdigit():
+        if band is None and not group.isdecimal():
             raise SandboxError(f"there is no group {group} in the sandbox")
         gid = int(band[2]) if band else int(group)
     others = tuple(int(row[2]) for row in bands if person and person[0] in row[3].split(","))

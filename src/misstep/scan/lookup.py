@@ -45,7 +45,7 @@ def _split(reference: str) -> tuple[str, int | None]:
 
 def _place(name: str) -> tuple[str, int | None]:
     head, mark, number = name.rpartition("::")
-    if mark and number.isdigit() and not os.path.lexists(Path(name).expanduser()):
+    if mark and number.isdecimal() and not os.path.lexists(Path(name).expanduser()):
         return head, int(number)
     return name, None
 

@@ -55,7 +55,11 @@ class Scanner(PartReader):
                     i = m.end()
                     if kind == 1:
                         c = s[i] if i < n else ""
-                        if c and c in "<>" and (word.isdigit() or (word[0] == "{" and FD_NAME.match(s, begin, n))):
+                        if (
+                            c
+                            and c in "<>"
+                            and ((word.isdigit() and word.isascii()) or (word[0] == "{" and FD_NAME.match(s, begin, n)))
+                        ):
                             if cmd is None and compound is None:
                                 cmd, cmd_at, argv, dynamic, globbed = self.open(begin, pipeline, join, piped, coproc)
                                 filled, awaited = True, False
