@@ -18,7 +18,7 @@ from torch import Tensor
 from misstep.train.episode import Generated, PolicyError
 from misstep.train.tiny.model import Cache, TinyModel
 
-_MOST = 4000
+_MOST = 1000
 """Rows whose keys and values are kept at once."""
 
 
