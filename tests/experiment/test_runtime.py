@@ -263,7 +263,7 @@ def test_it_is_made_of_other_interpreters(tmp_path: Path, version: str) -> None:
     found = [path for place in places for path in sorted(Path("/").glob(str(place)[1:]))]
     if not found:
         pytest.skip(f"no Python {version} here")
-    code = "from pathlib import Path; from misstep.experiment import runtime; from misstep.guard.portfolio import default; "
+    code = "from pathlib import Path; from misstep.experiment.runs import runtime; from misstep.guard.portfolio import default; "
     for number, python in enumerate(found):
         words = [python, "-c", f"{code}print(runtime.make(default(), Path({str(tmp_path / str(number))!r})).key)"]
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(runtime.PACKAGE.parent)}

@@ -41,7 +41,7 @@ def models(folder: Path, url: str, **more: Any) -> str:
 
 
 def said(*arguments: str, code: int = 0) -> str:
-    done: Result = CliRunner().invoke(group, list(arguments))
+    done: Result = CliRunner(env={"COLUMNS": "140"}).invoke(group, list(arguments))
     assert done.exit_code == code, (done.output, done.exception)
     return done.output
 
