@@ -174,7 +174,7 @@ class TestInAnEventLoop:
         texts, threads = asyncio.run(work())
         assert texts == [f"{i}\n" for i in range(32)]
         assert time.monotonic() - began < 5  # not one after the other
-        assert threads == before
+        assert threads <= before  # one of an earlier test may have ended
 
     def test_limits_and_faults(self, make) -> None:  # type: ignore[no-untyped-def]
         box = make(limits=Limits(output_mb=0.5))
